@@ -1,0 +1,50 @@
+# `make demo` and `make test` work from a fresh clone. Each makes .venv when it is missing or older than
+# pyproject.toml, and nothing else is needed: no activation, no environment variables.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Written last: an installation that failed or was interrupted leaves no stamp and is finished by the next make.
+READY := $(VENV)/.ready
+
+# Everything that is downloaded or rendered stays inside the clone.
+export DMLTUNE_CACHE ?= $(CURDIR)/.cache
+export RAY_USAGE_STATS_ENABLED := 0
+export MLFLOW_DISABLE_TELEMETRY := true
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check format clean
+help:
+	@echo 'make demo    a search of 12 trials on rendered characters, then the test characters (minutes)'
+	@echo 'make test    the tests'
+	@echo 'make check   ruff, mypy, and whether the commands in README.md exist'
+	@echo 'make format  let ruff lay out the code'
+	@echo 'make clean   remove .venv and caches (runs in mlruns/ stay)'
+
+demo: $(READY)
+	$(BIN)/dmltune search glyphs-ccp --trials 12 --name demo
+	$(BIN)/dmltune evaluate demo --split test
+
+test: $(READY)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_readme.py
+
+format: $(READY)
+	$(BIN)/ruff check --fix-only -q .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "dmltune needs Python 3.11 or newer; $$($(PYTHON) --version) was found. Say make PYTHON=python3.11" >&2; exit 1; }
+	rm -f $(READY)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[cpu,timm,pretrained,pml,dev]' --constraint constraints.txt
+	touch $(READY)
