@@ -1,0 +1,111 @@
+"""The table of a running search: every running trial, the best so far, the latest; never wider than 80 columns.
+
+Events arrive on the search's thread; rich draws on its own, from a copy of the board.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dmltune.report import words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dmltune.board import Board, Event, TrialRow
+
+WIDTH = 80
+STYLES = {"running": "bold", "complete": "green", "pruned": "dim", "failed": "red", "interrupted": "yellow"}
+
+
+@contextmanager
+def live(console: Console) -> Iterator[Callable[[Event], None]]:
+    """Yields the function that the search gives its events to; the table stays on the screen at the end."""
+    view = View(console)
+    with Live(get_renderable=view.render, console=console, refresh_per_second=4, transient=False):
+        yield view.watch
+
+
+class View:
+    """The latest board and message, drawn on demand."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.board: Board | None = None
+        self.message = "starting Ray …"
+
+    def watch(self, event: Event) -> None:
+        if event.board is not None:
+            self.board = event.board
+        if event.kind == "message":
+            self.message = event.text
+
+    def render(self) -> RenderableType:
+        if self.board is None:
+            return Text(self.message, style="dim", overflow="ellipsis", no_wrap=True)
+        board = self.board.snapshot()
+        parts: list[RenderableType] = [headline(board), table(board, rows=max(3, self.console.height - 6))]
+        if self.message and not board.rows:
+            parts.append(Text(self.message, style="dim", overflow="ellipsis", no_wrap=True))
+        return Group(*parts)
+
+
+def headline(board: Board) -> Text:
+    """`demo · glyphs-ccp   5 of 12 trials   best 41.2 % (trial 3)   2m10s, about 3m left`."""
+    finished = sum(row.state not in ("running", "interrupted") for row in board.rows.values())
+    parts = [f"{board.name} · {board.space_name}", f"{finished} of {board.trials_planned} trials"]
+    if (best := board.best_row()) is not None:
+        parts.append(f"best {words.percent(best.best)} % (trial {best.number})")
+    time_words = words.clock(time.time() - board.started)
+    left = board.seconds_left()
+    parts.append(time_words if left is None else f"{time_words}, about {words.clock(left)} left")
+    return Text("   ".join(parts), style="bold", overflow="ellipsis", no_wrap=True)
+
+
+def table(board: Board, rows: int) -> Table:
+    """At most `rows` trials."""
+    shown = choose(board, rows)
+    best = board.best_row()
+    grid = Table(box=None, width=WIDTH, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column("trial", width=12, no_wrap=True)
+    grid.add_column("parameters", ratio=1, no_wrap=True, overflow="ellipsis")
+    grid.add_column("step", justify="right", no_wrap=True, min_width=7)
+    grid.add_column(words.metric_name(board.metric), justify="right", no_wrap=True, min_width=5)
+    grid.add_column("best", justify="right", no_wrap=True, min_width=5)
+    grid.add_column("state", width=7, no_wrap=True)
+    for row in shown:
+        is_best = best is not None and row.number == best.number
+        grid.add_row(
+            f"{row.number:>3} {words.ROLES[row.role]}",
+            words.parameters(row.values),
+            f"{row.step}/{row.max_steps}",
+            words.percent(row.score),
+            Text(words.percent(row.best), style="bold green" if is_best else ""),
+            Text(words.state(row), style=STYLES[row.state]),
+        )
+    if hidden := len(board.rows) - len(shown):
+        grid.add_row("", Text(f"… and {hidden} more", style="dim"))
+    return grid
+
+
+def choose(board: Board, rows: int) -> list[TrialRow]:
+    """The running ones, the best, paper's and baseline, then the latest; in order of their numbers."""
+    best = board.best_row()
+
+    def rank(row: TrialRow) -> tuple[int, int]:
+        if row.state == "running":
+            return (0, row.number)
+        if (best is not None and row.number == best.number) or row.role != "search":
+            return (1, row.number)
+        return (2, -row.number)
+
+    everything = sorted(board.rows.values(), key=rank)
+    return sorted(everything[:rows], key=lambda row: row.number)

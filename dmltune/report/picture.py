@@ -1,0 +1,104 @@
+"""A search as one picture: the score of every trial with the best so far, then the score over each parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dmltune.report import words
+from dmltune.report.summary import rows_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dmltune.board import Board, SearchResult, TrialRow
+
+MOST_PARAMETERS = 4
+MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "search": ("o", 32.0)}
+LABELS = {"reference": "paper's point", "baseline": "baseline", "search": "searched"}
+COLOURS = {"reference": "#d95f02", "baseline": "#555555", "search": "#1f77b4"}
+
+
+def draw(search: Board | SearchResult, path: Path) -> Path:
+    """Writes .png or .svg by the ending of `path`. Pruned trials are hollow; failed ones have no score to show."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = [row for row in rows_of(search.rows) if row.best is not None and math.isfinite(row.best)]
+    keys = varied(rows)[:MOST_PARAMETERS]
+    figure = Figure(figsize=(4.2 + 2.4 * len(keys), 3.2), layout="constrained", dpi=150)
+    FigureCanvasAgg(figure)
+    axes: Sequence[Axes] = figure.subplots(
+        1, 1 + len(keys), sharey=True, squeeze=False, width_ratios=[1.5, *([1.0] * len(keys))]
+    )[0]
+    metric = words.metric_name(search.metric)
+    history(axes[0], rows, search.mode, f"{metric} on validation classes, %")
+    names = words.short_names(keys)
+    for axis, key in zip(axes[1:], keys, strict=True):
+        scatter(axis, [row for row in rows if key in row.values], key)
+        axis.set_xlabel(names[key])
+    figure.suptitle(f"{search.name} · {search.space_name}", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path
+
+
+def varied(rows: Sequence[TrialRow]) -> list[str]:
+    """The searched parameters that took more than one value."""
+    keys = dict.fromkeys(key for row in rows if row.role != "baseline" for key in row.values)
+    return [
+        key for key in keys if len({str(row.values[key]) for row in rows if key in row.values and row.role != "baseline"}) > 1
+    ]
+
+
+def history(axis: Axes, rows: Sequence[TrialRow], mode: str, label: str) -> None:
+    """Every trial's best score, and the best so far as a staircase."""
+    points(axis, [row.number for row in rows], rows)
+    best: list[float] = []
+    for row in rows:
+        score = 100 * float(row.best or 0.0)
+        best.append(score if not best else (max if mode == "max" else min)(best[-1], score))
+    axis.step([row.number for row in rows], best, where="post", color="#2ca02c", linewidth=1.2, zorder=1)
+    axis.set_xlabel("trial")
+    axis.set_ylabel(label)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    if rows:
+        axis.legend(fontsize=7, loc="lower right")
+
+
+def scatter(axis: Axes, rows: Sequence[TrialRow], key: str) -> None:
+    """Score over one parameter; logarithmic when it spans two decades or more; names for choices."""
+    rows = [row for row in rows if row.role != "baseline"]
+    values = [row.values[key] for row in rows]
+    if all(is_number(value) for value in values):
+        positive = all(value > 0 for value in values)
+        if positive and max(values) >= 100 * min(values):
+            axis.set_xscale("log")
+        points(axis, [float(value) for value in values], rows)
+        return
+    choices = sorted({str(value) for value in values})
+    points(axis, [float(choices.index(str(value))) for value in values], rows)
+    axis.set_xticks(range(len(choices)), choices, fontsize=7, rotation=30)
+
+
+def points(axis: Axes, x: Sequence[float], rows: Sequence[TrialRow]) -> None:
+    for role, (marker, size) in MARKERS.items():
+        chosen = [index for index, row in enumerate(rows) if row.role == role]
+        if not chosen:
+            continue
+        axis.scatter(
+            [x[index] for index in chosen],
+            [100 * float(rows[index].best or 0.0) for index in chosen],
+            marker=marker,
+            s=size,
+            facecolors=[COLOURS[role] if rows[index].state == "complete" else "none" for index in chosen],
+            edgecolors=COLOURS[role],
+            label=LABELS[role],
+            zorder=2,
+        )
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

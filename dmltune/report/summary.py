@@ -1,0 +1,128 @@
+"""The end of a search: winner, paper's point and baseline side by side, what happened to the rest, and what to do next.
+
+All scores are of the validation classes, in percent. The winner is the best of many tries on them, so only the
+test classes say what it is worth; the summary says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dmltune.report import words
+
+if TYPE_CHECKING:
+    from dmltune.board import SearchResult, TrialRow
+
+
+def summary(result: SearchResult) -> list[RenderableType]:
+    rows = rows_of(result.rows)
+    parts: list[RenderableType] = [
+        "",
+        Text(f"{result.name} · {result.space_name}   {len(rows)} trials: {words.counts(rows)}", style="bold"),
+    ]
+    if result.interrupted:
+        parts.append(Text("interrupted: nothing that finished is lost", style="yellow"))
+    parts += ["", side_by_side(result)]
+    parts += [Text(text) for text in verdict(result)]
+    if failures := [row for row in rows if row.state == "failed"]:
+        parts += ["", *(Text(f"trial {row.number} failed: {row.reason}", style="red") for row in failures[:5])]
+        if len(failures) > 5:
+            parts.append(Text(f"… and {len(failures) - 5} more; `dmltune ui` shows each with its reason"))
+    parts += ["", f"runs and checkpoints: {nearby(result.store.root)}", "", next_commands(result)]
+    return parts
+
+
+def side_by_side(result: SearchResult) -> Table:
+    """One line each for the winner, the paper's point, the baseline, the untrained embedder."""
+    metric = words.metric_name(result.metric)
+    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column("validation classes", no_wrap=True)
+    grid.add_column("trial", justify="right")
+    grid.add_column(f"{metric} %", justify="right", no_wrap=True)
+    grid.add_column("difference", justify="right")
+    grid.add_column("parameters", overflow="fold")
+    base = result.baseline.best if result.baseline is not None else None
+    for name, row in named_rows(result):
+        if row is None:
+            grid.add_row(name, "–", "–", "–", "did not run")
+            continue
+        difference = "" if row.role == "baseline" else words.percent(minus(row.best, base), signed=True)
+        score = Text(words.percent(row.best), style="bold green" if name == "winner" else "")
+        grid.add_row(name, str(row.number), score, difference, words.parameters(row.values))
+    untrained = result.untrained_score
+    grid.add_row(
+        "untrained embedder", "", words.percent(untrained), words.percent(minus(untrained, base), signed=True), ""
+    )
+    return grid
+
+
+def named_rows(result: SearchResult) -> list[tuple[str, TrialRow | None]]:
+    return [("winner", result.winner), ("paper's point", result.reference), ("baseline", result.baseline)]
+
+
+def verdict(result: SearchResult) -> list[str]:
+    """What the table says, and what it does not say."""
+    winner = result.winner
+    if winner is None:
+        return ["", "no trial has finished, so there is no winner"]
+    lines = [""]
+    if winner.role == "baseline":
+        lines.append("Nothing beat the baseline.")
+    elif winner.role == "reference":
+        lines.append("Nothing beat the paper's point.")
+    return [
+        *lines,
+        "Differences are to the baseline, in points. The winner is the best of many on these classes,",
+        "so expect less elsewhere; the test classes have not been read.",
+    ]
+
+
+def next_commands(result: SearchResult) -> Table:
+    """With the store when it is not the default one."""
+    store = "" if result.store.root == default_store() else f" --store {nearby(result.store.root)}"
+    name = result.name
+    rows = list(rows_of(result.rows))
+    again = f"dmltune search {result.space_name} --name {name}"
+    commands: list[tuple[str, str]] = []
+    if result.interrupted or result.winner is None:
+        commands.append((f"{again}{store}", "go on where it stopped"))
+    if result.winner is not None:
+        commands.append((f"dmltune evaluate {name} --split test{store}", "the winner on the test classes"))
+    commands.append((f"dmltune ui{store}", "every run, in the browser"))
+    if not result.interrupted and result.winner is not None:
+        commands.append((f"{again} --trials {2 * len(rows)}{store}", "search on"))
+    grid = Table(box=None, padding=(0, 2, 0, 2), pad_edge=True, show_header=False)
+    grid.add_column(overflow="fold", style="bold")
+    grid.add_column(style="dim")
+    for command, meaning in commands:
+        grid.add_row(command, meaning)
+    return grid
+
+
+def rows_of(rows: object) -> list[TrialRow]:
+    """A board's rows by number, or a result's in order."""
+    listed: Iterable[TrialRow] = rows.values() if isinstance(rows, dict) else rows  # type: ignore[assignment]
+    return sorted(listed, key=lambda row: row.number)
+
+
+def minus(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left - right
+
+
+def default_store() -> Path:
+    return Path(os.environ.get("DMLTUNE_STORE") or "mlruns").expanduser().absolute()
+
+
+def nearby(path: Path) -> str:
+    """Relative when it lies below the current folder."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
