@@ -1,0 +1,93 @@
+"""Communication between the ranks of one training; the identity when torch.distributed is not initialised.
+
+Every rank computes the loss L of the joined batch and one DistributedDataParallel averages the parameters' gradients.
+With the backward of `gather_with_gradient` summing over the W ranks, rank r sends W · ∂L/∂x_r into its own part of the
+graph, the mean over the ranks is Σ_r ∂L/∂x_r · ∂x_r/∂θ = ∂L/∂θ, and what every rank holds whole (proxies, penalties)
+is averaged to itself. Nothing is scaled by the number of ranks.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _active() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def world_size() -> int:
+    return dist.get_world_size() if _active() else 1
+
+
+def rank() -> int:
+    return dist.get_rank() if _active() else 0
+
+
+def _device() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def all_reduce_sum(x: Tensor) -> Tensor:
+    """The sum over the ranks (a new tensor), without gradient."""
+    if world_size() == 1:
+        return x.detach()
+    total = x.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total
+
+
+def broadcast_(x: Tensor) -> Tensor:
+    """Overwrite `x` with rank 0's values and return it."""
+    if world_size() > 1:
+        values = x.detach().contiguous()
+        dist.broadcast(values, src=0)
+        with torch.no_grad():
+            x.copy_(values)
+    return x
+
+
+def broadcast_number(value: float) -> float:
+    """Rank 0's number, exactly, on every rank."""
+    if world_size() == 1:
+        return value
+    number = torch.tensor([value], dtype=torch.float64, device=_device())
+    dist.broadcast(number, src=0)
+    return float(number.item())
+
+
+def gather(x: Tensor) -> Tensor:
+    """Concatenate over the ranks in their order, without gradient; first dimensions may differ."""
+    if world_size() == 1:
+        return x.detach()
+    length = torch.tensor([x.shape[0]], device=_device())
+    lengths = [torch.empty_like(length) for _ in range(world_size())]
+    dist.all_gather(lengths, length)
+    sizes = [int(size.item()) for size in lengths]
+    padded = x.new_zeros((max(sizes), *x.shape[1:]))
+    padded[: x.shape[0]] = x.detach()
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor) -> Tensor:
+        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(world_size())]
+        dist.all_gather(parts, x.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> Tensor:
+        total = all_reduce_sum(gradients[0])
+        return total.chunk(world_size())[rank()]
+
+
+def gather_with_gradient(x: Tensor) -> Tensor:
+    """Concatenate equal shapes over the ranks; the backward sums over the ranks and returns the local slice."""
+    if world_size() == 1:
+        return x
+    joined: Tensor = _Gather.apply(x)
+    return joined

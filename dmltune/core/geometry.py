@@ -1,0 +1,178 @@
+"""Distances, normalisations, pair masks, greedy k-center and the covering radius.
+
+B samples, R references, N points, P cover points, D dimensions, C classes; `...` are leading (class) dimensions.
+Everything computes in the dtype it is given; half types are raised to float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_CANCELLED = 1e-2
+"""Squared distances below this share of the squared norms have lost digits to cancellation and are computed again."""
+_BLOCK = 1 << 22
+"""Numbers held at once when single entries are computed again."""
+
+
+def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tensor:
+    """d_ij = ‖x_i − y_j‖ (or its square), (..., B, R). The gradient at distance 0 is 0.
+
+    ‖x‖² + ‖y‖² − 2⟨x, y⟩ of the centred points, one matrix product forward and two backward; the few entries that
+    cancellation spoils are computed from the differences, so near-zero distances are accurate too.
+    """
+    x_BD, y_RD = _at_least_float32(x_BD), _at_least_float32(y_RD)
+    distance_BR: Tensor = _Distance.apply(x_BD, y_RD, squared)
+    return distance_BR
+
+
+class _Distance(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_BD: Tensor, y_RD: Tensor, squared: bool) -> Tensor:
+        scale = _power_of_two_scale(x_BD, y_RD)
+        x_BD, y_RD = x_BD / scale, y_RD / scale
+        centre_1D = y_RD.mean(-2, keepdim=True) if y_RD.shape[-2] else y_RD.new_zeros(())
+        xc_BD, yc_RD = x_BD - centre_1D, y_RD - centre_1D
+        norms_BR = xc_BD.square().sum(-1).unsqueeze(-1) + yc_RD.square().sum(-1).unsqueeze(-2)
+        square_BR = torch.baddbmm(norms_BR, xc_BD, yc_RD.mT, alpha=-2) if x_BD.dim() == 3 else torch.addmm(norms_BR, xc_BD, yc_RD.mT, alpha=-2)
+        spoilt = (square_BR < _CANCELLED * norms_BR).nonzero(as_tuple=True)
+        for part in _blocks(spoilt, x_BD.shape[-1]):
+            square_BR[part] = _difference(x_BD, y_RD, part).square().sum(-1)
+        value_BR = square_BR if squared else square_BR.sqrt()
+        ctx.squared, ctx.scale, ctx.spoilt = squared, scale, spoilt
+        ctx.save_for_backward(x_BD, y_RD, xc_BD, yc_RD, value_BR)
+        return value_BR * (scale * scale if squared else scale)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_BR: Tensor) -> tuple[Tensor, Tensor, None]:
+        """∂L/∂x_i = Σ_j w_ij (x_i − y_j) with w = g/d, or 2g for the square."""
+        x_BD, y_RD, xc_BD, yc_RD, value_BR = ctx.saved_tensors
+        if ctx.squared:
+            weight_BR = grad_BR * (2 * ctx.scale)
+        else:
+            weight_BR = torch.where(value_BR > 0, grad_BR / value_BR, 0)  # a subgradient: the norm has none at 0
+        spoilt_weight = weight_BR[ctx.spoilt]
+        weight_BR[ctx.spoilt] = 0
+        grad_x_BD = weight_BR.sum(-1, keepdim=True) * xc_BD - weight_BR @ yc_RD
+        grad_y_RD = weight_BR.sum(-2).unsqueeze(-1) * yc_RD - weight_BR.mT @ xc_BD
+        done = 0
+        for part in _blocks(ctx.spoilt, x_BD.shape[-1]):
+            size = len(part[0])
+            pull = spoilt_weight[done : done + size].unsqueeze(-1) * _difference(x_BD, y_RD, part)
+            done += size
+            grad_x_BD.index_put_((*part[:-2], part[-2]), pull, accumulate=True)
+            grad_y_RD.index_put_((*part[:-2], part[-1]), -pull, accumulate=True)
+        return grad_x_BD, grad_y_RD, None
+
+
+def lip(x: Tensor) -> Tensor:
+    """x / max(1, ‖x‖) over the last dimension (§3.2.4); Lipschitz continuous, finite for any finite x."""
+    x = _at_least_float32(x)
+    return x / _norm(x).clamp(min=1)
+
+
+def l2_normalise(x: Tensor) -> Tensor:
+    """x / ‖x‖ over the last dimension; zero stays zero, with gradient zero."""
+    x = _at_least_float32(x)
+    norm = _norm(x)
+    return torch.where(norm > 0, x / torch.where(norm > 0, norm, 1), 0)
+
+
+def pair_masks(labels_B: Tensor, ref_labels_R: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """(positive_BR, negative_BR): same and other label; without references a sample is no pair with itself."""
+    if ref_labels_R is not None:
+        same_BR = labels_B.unsqueeze(1) == ref_labels_R
+        return same_BR, ~same_BR
+    same_BB = labels_B.unsqueeze(1) == labels_B
+    return same_BB & ~torch.eye(len(labels_B), dtype=torch.bool, device=labels_B.device), ~same_BB
+
+
+@torch.no_grad()
+def greedy_k_center(pool_ND: Tensor, cover_PD: Tensor | None, k: int, valid_N: Tensor | None = None) -> Tensor:
+    """Algorithm 2: k times the pool point farthest from cover ∪ picks; the indices (k,) in order of picking.
+
+    Cover None is one zero vector. A leading class dimension is a batch: (C, N, D), (C, P, D), (C, N) → (C, k).
+    Points that are not `valid` are never picked; where fewer than k are, their picks repeat in order.
+    Ties go to the lower index.
+    """
+    count = pool_ND.shape[-2]
+    if not 0 <= k <= count:
+        raise ValueError(f"k must be between 0 and the {count} points of the pool; got {k}")
+    if cover_PD is None:
+        cover_PD = pool_ND.new_zeros((*pool_ND.shape[:-2], 1, pool_ND.shape[-1]))
+    pool_ND = _at_least_float32(pool_ND)
+    near_N = pairwise_distance(pool_ND, cover_PD).amin(-1)
+    valid_N = torch.ones_like(near_N, dtype=torch.bool) if valid_N is None else valid_N
+    free_N = valid_N.clone()
+    picks = []
+    for _ in range(k):
+        pick_1 = torch.where(free_N, near_N, -1).argmax(-1, keepdim=True)
+        free_N.scatter_(-1, pick_1, False)
+        picks.append(pick_1)
+        picked_1D = torch.take_along_dim(pool_ND, pick_1.unsqueeze(-1), dim=-2)
+        near_N = torch.minimum(near_N, _norm(pool_ND - picked_1D).squeeze(-1))
+    if not picks:
+        return torch.zeros((*pool_ND.shape[:-2], 0), dtype=torch.long, device=pool_ND.device)
+    order = torch.arange(k, device=pool_ND.device) % valid_N.sum(-1, keepdim=True).clamp(min=1)
+    return torch.cat(picks, -1).gather(-1, order)
+
+
+@torch.no_grad()
+def covering_radius(emb_ND: Tensor, labels_N: Tensor) -> float:
+    """Mean over classes of the mean over k = 1..n of the radius of k centres among the class's n points (§3.3.1).
+
+    The first centre is the best single one (least largest distance), each further one the point farthest from those
+    before it: greedy, so at most twice the optimum, and independent of the order of the points but for ties.
+    """
+    _, counts_C = labels_N.unique(return_counts=True)
+    order_N = labels_N.argsort(stable=True)
+    starts_C = counts_C.cumsum(0) - counts_C
+    total = 0.0
+    for size in counts_C.unique().tolist():
+        for starts in starts_C[counts_C == size].split(max(1, _BLOCK // (size * max(size, emb_ND.shape[1])))):
+            index_CN = order_N[starts.unsqueeze(1) + torch.arange(size, device=starts.device)]
+            points_CND = emb_ND[index_CN]
+            total += float(_mean_radius(pairwise_distance(points_CND, points_CND)).double().sum())
+    return total / max(1, len(counts_C))
+
+
+def _mean_radius(distance_CNN: Tensor) -> Tensor:
+    pick_C = distance_CNN.amax(-1).argmin(-1)
+    near_CN = torch.full_like(distance_CNN[:, 0], torch.inf)
+    radii = []
+    for _ in range(distance_CNN.shape[-1]):
+        row_C1N = torch.take_along_dim(distance_CNN, pick_C.view(-1, 1, 1), dim=1)
+        near_CN = torch.minimum(near_CN, row_C1N.squeeze(1))
+        radius_C, pick_C = near_CN.max(-1)
+        radii.append(radius_C)
+    return torch.stack(radii).mean(0)
+
+
+def _norm(x: Tensor) -> Tensor:
+    """‖x‖ over the last dimension, kept; scaled by the largest entry so that squares neither overflow nor vanish."""
+    largest = x.detach().abs().amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
+    return largest * torch.linalg.vector_norm(x / largest, dim=-1, keepdim=True)
+
+
+def _power_of_two_scale(x: Tensor, y: Tensor) -> float:
+    """1 for ordinary numbers; for very large or small ones the exact divisor that keeps their squares in range."""
+    largest = max((float(t.detach().abs().max()) if t.numel() else 0.0) for t in (x, y))
+    if largest == 0 or 1e-6 < largest < 1e15 or largest != largest or largest == float("inf"):
+        return 1.0
+    return float(2.0 ** round(torch.tensor(largest, dtype=torch.float64).log2().item()))
+
+
+def _difference(x_BD: Tensor, y_RD: Tensor, part: tuple[Tensor, ...]) -> Tensor:
+    return x_BD[(*part[:-2], part[-2])] - y_RD[(*part[:-2], part[-1])]
+
+
+def _blocks(indices: tuple[Tensor, ...], dim: int) -> list[tuple[Tensor, ...]]:
+    size = max(1, _BLOCK // max(1, dim))
+    return list(zip(*(index.split(size) for index in indices), strict=True)) if len(indices[0]) else []
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -1,0 +1,19 @@
+"""One file a loss. `module(emb_BD, labels_B, refs_RD=None, ref_labels_R=None)` gives a scalar.
+
+With references the pairs are sample × reference only; without, the batch with itself minus the pairs of a sample
+with itself. Points are taken as they are: a loss does not normalise what it is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from dmltune.core import components
+
+
+def load(name: str, num_classes: int | None = None, dim: int | None = None, **parameters: Any) -> nn.Module:
+    """The loss `name` with these parameters."""
+    loss: nn.Module = components.build("losses", name, {"num_classes": num_classes, "dim": dim}, parameters)
+    return loss
