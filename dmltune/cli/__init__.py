@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. A command is a module of this package, imported when it is asked for."""
+"""The command line: parse, call, print. A command is a module here, imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 def command(name: str) -> ModuleType:
     """The module of a command: SUMMARY, EXAMPLES, add_arguments(parser), run(args, out) -> exit code."""
     if name not in COMMANDS:
-        raise UserError(f"no command '{name}'{nearest(name, COMMANDS) or '; there are ' + ', '.join(COMMANDS)}")
+        raise UserError(
+            f"no command '{name}'{nearest(name, COMMANDS) or '; there are ' + ', '.join(COMMANDS)}"
+        )
     return importlib.import_module(f"dmltune.cli.{name}")
 
 
@@ -31,7 +33,7 @@ def parser_of(name: str) -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 1 it failed, 2 a mistake in what was asked (one line on stderr), 130 interrupted."""
+    """Exit codes: 0 done, 1 failed, 2 a mistake in what was asked (one line on stderr), 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if not words or words[0] in ("-h", "--help", "help"):

@@ -35,7 +35,8 @@ class Output:
         if not self.json:
             console = console_for(self.stream)
             for renderable in renderables:
-                console.print(renderable)
+                # A line of text is for the terminal to wrap: commands in it are copied.
+                console.print(renderable, soft_wrap=not hasattr(renderable, "columns"))
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -48,7 +49,7 @@ def console_for(stream: IO[str]) -> Console:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, paths, arrays' numbers → JSON's types. What is not a number (NaN, infinity) becomes null."""
+    """Dataclasses, paths, numpy's numbers → JSON's types; NaN and infinity become null."""
     if isinstance(value, bool | int | str) or value is None:
         return value
     if isinstance(value, float):
@@ -68,7 +69,7 @@ def plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def output(form: str) -> Iterator[Output]:
-    """In JSON, file descriptor 1 points to stderr meanwhile, so that libraries' prints do not reach the document."""
+    """In JSON, file descriptor 1 points to stderr meanwhile: libraries' prints stay out of the document."""
     if form != "json":
         yield Output(form, sys.stdout)
         return

@@ -83,7 +83,9 @@ def add_format(parser: Parser) -> None:
 
 
 def add_experiment(parser: Parser, role: str) -> None:
-    parser.add_argument("space", metavar="SPACE", help=f"{role}: a name that `dmltune spaces` lists, or a YAML file")
+    parser.add_argument(
+        "space", metavar="SPACE", help=f"{role}: a name that `dmltune spaces` lists, or a YAML file"
+    )
     parser.add_argument(
         "overrides",
         metavar="key=value",

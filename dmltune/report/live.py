@@ -1,4 +1,4 @@
-"""The table of a running search: every running trial, the best so far, the latest; never wider than 80 columns.
+"""The table of a running search: running trials, the best so far, the latest; at most 80 columns.
 
 Events arrive on the search's thread; rich draws on its own, from a copy of the board.
 """
@@ -20,7 +20,7 @@ from dmltune.report import words
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dmltune.board import Board, Event, TrialRow
+    from dmltune.search.board import Board, Event, TrialRow
 
 WIDTH = 80
 STYLES = {"running": "bold", "complete": "green", "pruned": "dim", "failed": "red", "interrupted": "yellow"}
@@ -74,7 +74,7 @@ def table(board: Board, rows: int) -> Table:
     """At most `rows` trials."""
     shown = choose(board, rows)
     best = board.best_row()
-    grid = Table(box=None, width=WIDTH, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    grid = Table(box=None, width=WIDTH, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("trial", width=12, no_wrap=True)
     grid.add_column("parameters", ratio=1, no_wrap=True, overflow="ellipsis")
     grid.add_column("step", justify="right", no_wrap=True, min_width=7)
@@ -85,7 +85,7 @@ def table(board: Board, rows: int) -> Table:
         is_best = best is not None and row.number == best.number
         grid.add_row(
             f"{row.number:>3} {words.ROLES[row.role]}",
-            words.parameters(row.values),
+            words.parameters(row.values, digits=2),
             f"{row.step}/{row.max_steps}",
             words.percent(row.score),
             Text(words.percent(row.best), style="bold green" if is_best else ""),

@@ -1,9 +1,10 @@
-"""A search as one picture: the score of every trial with the best so far, then the score over each parameter."""
+"""A search as one picture: every trial's score and the best so far, then the score over each parameter."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from dmltune.report.summary import rows_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dmltune.board import Board, SearchResult, TrialRow
+    from dmltune.search.board import Board, SearchResult, TrialRow
 
 MOST_PARAMETERS = 4
 MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "search": ("o", 32.0)}
@@ -22,7 +23,7 @@ COLOURS = {"reference": "#d95f02", "baseline": "#555555", "search": "#1f77b4"}
 
 
 def draw(search: Board | SearchResult, path: Path) -> Path:
-    """Writes .png or .svg by the ending of `path`. Pruned trials are hollow; failed ones have no score to show."""
+    """Writes .png or .svg by the ending of `path`. Pruned trials are hollow; failed ones have no score."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -49,21 +50,23 @@ def varied(rows: Sequence[TrialRow]) -> list[str]:
     """The searched parameters that took more than one value."""
     keys = dict.fromkeys(key for row in rows if row.role != "baseline" for key in row.values)
     return [
-        key for key in keys if len({str(row.values[key]) for row in rows if key in row.values and row.role != "baseline"}) > 1
+        key
+        for key in keys
+        if len({str(row.values[key]) for row in rows if key in row.values and row.role != "baseline"}) > 1
     ]
 
 
 def history(axis: Axes, rows: Sequence[TrialRow], mode: str, label: str) -> None:
-    """Every trial's best score, and the best so far as a staircase."""
+    """Every trial's best score, and the best of the complete ones so far as a staircase."""
+    from matplotlib.ticker import MaxNLocator
+
     points(axis, [row.number for row in rows], rows)
-    best: list[float] = []
-    for row in rows:
-        score = 100 * float(row.best or 0.0)
-        best.append(score if not best else (max if mode == "max" else min)(best[-1], score))
-    axis.step([row.number for row in rows], best, where="post", color="#2ca02c", linewidth=1.2, zorder=1)
+    complete = [row for row in rows if row.state == "complete"]
+    best = list(accumulate((score(row) for row in complete), max if mode == "max" else min))
+    axis.step([row.number for row in complete], best, where="post", color="#2ca02c", linewidth=1.2, zorder=1)
     axis.set_xlabel("trial")
     axis.set_ylabel(label)
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     if rows:
         axis.legend(fontsize=7, loc="lower right")
 
@@ -85,19 +88,29 @@ def scatter(axis: Axes, rows: Sequence[TrialRow], key: str) -> None:
 
 def points(axis: Axes, x: Sequence[float], rows: Sequence[TrialRow]) -> None:
     for role, (marker, size) in MARKERS.items():
-        chosen = [index for index, row in enumerate(rows) if row.role == role]
-        if not chosen:
-            continue
-        axis.scatter(
-            [x[index] for index in chosen],
-            [100 * float(rows[index].best or 0.0) for index in chosen],
-            marker=marker,
-            s=size,
-            facecolors=[COLOURS[role] if rows[index].state == "complete" else "none" for index in chosen],
-            edgecolors=COLOURS[role],
-            label=LABELS[role],
-            zorder=2,
-        )
+        for complete in (True, False):
+            chosen = [
+                index
+                for index, row in enumerate(rows)
+                if row.role == role and (row.state == "complete") == complete
+            ]
+            if not chosen:
+                continue
+            axis.scatter(
+                [x[index] for index in chosen],
+                [score(rows[index]) for index in chosen],
+                marker=marker,
+                s=size,
+                facecolors=COLOURS[role] if complete else "none",
+                edgecolors=COLOURS[role],
+                label=LABELS[role] if complete else f"{LABELS[role]}, stopped early",
+                zorder=2,
+            )
+
+
+def score(row: TrialRow) -> float:
+    """Percent."""
+    return 100 * float(row.best or 0.0)
 
 
 def is_number(value: Any) -> bool:

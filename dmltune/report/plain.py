@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 from dmltune.report import words
 
 if TYPE_CHECKING:
-    from dmltune.board import Event, TrialRow
+    from dmltune.search.board import Event, TrialRow
 
 EVERY_SECONDS = 10.0
 

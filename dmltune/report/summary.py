@@ -1,12 +1,13 @@
-"""The end of a search: winner, paper's point and baseline side by side, what happened to the rest, and what to do next.
+"""The end of a search: winner, paper's point and baseline side by side, the others' fate, what to do next.
 
-All scores are of the validation classes, in percent. The winner is the best of many tries on them, so only the
-test classes say what it is worth; the summary says so.
+Scores are of the validation classes, in percent. The winner is the best of many tries on them; only the test
+classes say what it is worth.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ from rich.text import Text
 from dmltune.report import words
 
 if TYPE_CHECKING:
-    from dmltune.board import SearchResult, TrialRow
+    from dmltune.search.board import SearchResult, TrialRow
 
 
-def summary(result: SearchResult) -> list[RenderableType]:
+def summary(result: SearchResult, again: str, places: str = "") -> list[RenderableType]:
+    """`again` is the command that goes on with this search, `places` its options for data and store."""
     rows = rows_of(result.rows)
     parts: list[RenderableType] = [
         "",
@@ -32,10 +34,17 @@ def summary(result: SearchResult) -> list[RenderableType]:
     parts += ["", side_by_side(result)]
     parts += [Text(text) for text in verdict(result)]
     if failures := [row for row in rows if row.state == "failed"]:
-        parts += ["", *(Text(f"trial {row.number} failed: {row.reason}", style="red") for row in failures[:5])]
+        parts += [
+            "",
+            *(
+                Text(f"trial {row.number} failed: {first_line(row.reason)}", style="red")
+                for row in failures[:5]
+            ),
+        ]
         if len(failures) > 5:
             parts.append(Text(f"… and {len(failures) - 5} more; `dmltune ui` shows each with its reason"))
-    parts += ["", f"runs and checkpoints: {nearby(result.store.root)}", "", next_commands(result)]
+    parts += ["", f"runs and checkpoints: {nearby(result.store)}", ""]
+    parts += next_commands(result, again, places)
     return parts
 
 
@@ -58,7 +67,11 @@ def side_by_side(result: SearchResult) -> Table:
         grid.add_row(name, str(row.number), score, difference, words.parameters(row.values))
     untrained = result.untrained_score
     grid.add_row(
-        "untrained embedder", "", words.percent(untrained), words.percent(minus(untrained, base), signed=True), ""
+        "untrained embedder",
+        "",
+        words.percent(untrained),
+        words.percent(minus(untrained, base), signed=True),
+        "",
     )
     return grid
 
@@ -79,31 +92,35 @@ def verdict(result: SearchResult) -> list[str]:
         lines.append("Nothing beat the paper's point.")
     return [
         *lines,
-        "Differences are to the baseline, in points. The winner is the best of many on these classes,",
-        "so expect less elsewhere; the test classes have not been read.",
+        "Differences are to the baseline, in points. The winner is the best of many tries",
+        "on these classes: expect less elsewhere. The test classes have not been read.",
     ]
 
 
-def next_commands(result: SearchResult) -> Table:
-    """With the store when it is not the default one."""
-    store = "" if result.store.root == default_store() else f" --store {nearby(result.store.root)}"
-    name = result.name
-    rows = list(rows_of(result.rows))
-    again = f"dmltune search {result.space_name} --name {name}"
+def next_commands(result: SearchResult, again: str, places: str) -> list[Text]:
+    """Lines to copy, never wrapped."""
     commands: list[tuple[str, str]] = []
     if result.interrupted or result.winner is None:
-        commands.append((f"{again}{store}", "go on where it stopped"))
+        commands.append((again, "goes on where it stopped"))
     if result.winner is not None:
-        commands.append((f"dmltune evaluate {name} --split test{store}", "the winner on the test classes"))
-    commands.append((f"dmltune ui{store}", "every run, in the browser"))
+        commands.append(
+            (f"dmltune evaluate {result.name} --split test{places}", "on unseen classes")
+        )
+    commands.append((f"dmltune ui{store_option(result.store)}", "every run, in the browser"))
     if not result.interrupted and result.winner is not None:
-        commands.append((f"{again} --trials {2 * len(rows)}{store}", "search on"))
-    grid = Table(box=None, padding=(0, 2, 0, 2), pad_edge=True, show_header=False)
-    grid.add_column(overflow="fold", style="bold")
-    grid.add_column(style="dim")
-    for command, meaning in commands:
-        grid.add_row(command, meaning)
-    return grid
+        commands.append((f"{again} --trials {2 * len(result.rows)}", "searches on"))
+    width = max(len(command) for command, _ in commands)
+    width = width if width <= 52 else 0
+    return [
+        Text.assemble("  ", (command.ljust(width), "bold"), "  ", (f"# {meaning}", "dim"))
+        for command, meaning in commands
+    ]
+
+
+def store_option(store: Path) -> str:
+    """` --store FOLDER`, or nothing when it is where a command looks anyway."""
+    usual = Path(os.environ.get("DMLTUNE_STORE") or "mlruns").expanduser().absolute()
+    return "" if store == usual else f" --store {shlex.quote(nearby(store))}"
 
 
 def rows_of(rows: object) -> list[TrialRow]:
@@ -112,12 +129,12 @@ def rows_of(rows: object) -> list[TrialRow]:
     return sorted(listed, key=lambda row: row.number)
 
 
+def first_line(reason: str) -> str:
+    return (reason.strip().splitlines() or ["no reason given"])[0][:200]
+
+
 def minus(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left - right
-
-
-def default_store() -> Path:
-    return Path(os.environ.get("DMLTUNE_STORE") or "mlruns").expanduser().absolute()
 
 
 def nearby(path: Path) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dmltune.board import TrialRow
+    from dmltune.search.board import TrialRow
 
 METRICS = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "r_precision": "R-precision"}
 ROLES = {"reference": "paper's", "baseline": "baseline", "search": ""}
@@ -28,9 +29,9 @@ def percent(score: float | None, signed: bool = False) -> str:
     return f"{100 * score:+.1f}" if signed else f"{100 * score:.1f}"
 
 
-def value(item: Any) -> str:
-    """0.00020000001 → 0.0002, 3.1e-05 → 3.1e-05; other things as they are."""
-    return f"{item:.3g}" if isinstance(item, float) else str(item)
+def value(item: Any, digits: int = 3) -> str:
+    """0.00020000001 → 0.0002, 3.1e-05 → 3.1e-5; other things as they are."""
+    return re.sub(r"e([+-])0*", r"e\1", f"{item:.{digits}g}") if isinstance(item, float) else str(item)
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
@@ -44,10 +45,10 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def parameters(values: Mapping[str, Any]) -> str:
+def parameters(values: Mapping[str, Any], digits: int = 3) -> str:
     """`lambda=0.0002 proxies=8`."""
     names = short_names(values)
-    return " ".join(f"{names[key]}={value(item)}" for key, item in values.items())
+    return " ".join(f"{names[key]}={value(item, digits)}" for key, item in values.items())
 
 
 def clock(seconds: float) -> str:

@@ -1,0 +1,93 @@
+"""A Ray job's log, to its end: what it prints, its exit code, and what can be done next."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from dmltune.cli.output import Output
+from dmltune.errors import UserError
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+PATIENCE_SECONDS = 60.0
+INTERRUPTED = 130
+
+
+def connect(address: str) -> JobSubmissionClient:
+    """The client, or one line that says that nobody answers."""
+    if not address.startswith(("http://", "https://")):
+        raise UserError(f"--address must be the dashboard's, such as http://head:8265; got {address}")
+    import logging
+
+    from ray.job_submission import JobSubmissionClient
+
+    logging.getLogger("ray.dashboard").setLevel(logging.ERROR)
+    try:
+        return JobSubmissionClient(address)
+    except (ConnectionError, RuntimeError) as error:
+        why = str(error).strip().splitlines()[0][:200]
+        raise UserError(
+            f"no Ray cluster answers at {address} ({why}). Start one with "
+            "`ray start --head --dashboard-host=127.0.0.1`, or say --address."
+        ) from None
+
+
+def follow(client: JobSubmissionClient, job_id: str, address: str, store: str, name: str, out: Output) -> int:
+    """Copies the log until the job has ended and returns its exit code; Ctrl-C leaves the job alone."""
+    log = sys.stderr if out.json else sys.stdout
+    print(f"job {job_id} on {address}; its runs go to {store}", file=sys.stderr, flush=True)
+    try:
+        asyncio.run(copy_log(client, job_id, log))
+        info = client.get_job_info(job_id)
+    except KeyboardInterrupt:
+        print(
+            f"\nthe job goes on. Its log:  ray job logs {job_id} --address {address} --follow"
+            f"\nTo stop it:                ray job stop {job_id} --address {address}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    succeeded = info.status.value == "SUCCEEDED"
+    code = info.driver_exit_code if info.driver_exit_code is not None else (0 if succeeded else 1)
+    if not succeeded:
+        print(f"job {job_id}: {info.status.value.lower()}. {info.message or ''}".rstrip(), file=sys.stderr)
+    out.document(
+        {"job_id": job_id, "address": address, "status": info.status.value, "exit_code": code}
+        | {"name": name, "store": store}
+    )
+    out.show("", "next, where the store can be read:")
+    out.show(f"  dmltune ui --store {store}", f"  dmltune evaluate {name} --split test --store {store}")
+    return code
+
+
+async def copy_log(client: JobSubmissionClient, job_id: str, log: object) -> None:
+    """A connection that breaks is made again; the log then starts over and what was shown is skipped."""
+    shown, failures_since = 0, None
+    while True:
+        position = 0
+        try:
+            async for text in client.tail_job_logs(job_id):
+                fresh = text[max(0, shown - position) :]
+                position += len(text)
+                shown = max(shown, position)
+                failures_since = None
+                print(fresh, end="", file=log, flush=True)  # type: ignore[call-overload]
+        except (RuntimeError, OSError):
+            failures_since = failures_since or time.monotonic()
+        if await asyncio.to_thread(ended, client, job_id, failures_since):
+            return
+        await asyncio.sleep(1.0)
+
+
+def ended(client: JobSubmissionClient, job_id: str, failures_since: float | None) -> bool:
+    """Whether the job is over; gives up on a cluster that has been silent for a minute."""
+    try:
+        return client.get_job_status(job_id).is_terminal()
+    except (RuntimeError, OSError) as error:
+        if failures_since is not None and time.monotonic() - failures_since > PATIENCE_SECONDS:
+            why = str(error).splitlines()[0][:200]
+            raise UserError(f"the cluster does not answer any more ({why}); the job may go on") from None
+        return False

@@ -1,0 +1,133 @@
+"""`dmltune search`: trials on Ray, chosen by Optuna, kept by MLflow."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dmltune.cli.output import Output, console_for
+from dmltune.cli.parser import (
+    Parser,
+    add_experiment,
+    add_format,
+    add_places,
+    at_least,
+    duration,
+    overrides_of,
+)
+
+if TYPE_CHECKING:
+    from dmltune.search.board import Event
+
+SUMMARY = "search the hyperparameters of a space; the same name again goes on where it stopped"
+EXAMPLES = """\
+  dmltune search glyphs-ccp --trials 12 --name demo
+  dmltune search cub-lite-ccp --data-root ~/data --time 2h
+  dmltune search cub-ccp loss.neg_margin=0.5 sampler=gp --trials 40 --workers 2
+  dmltune search my_space.yaml --dry-run
+"""
+
+
+def add_arguments(parser: Parser) -> None:
+    add_experiment(parser, "what to search")
+    add_places(parser)
+    parser.add_argument(
+        "--trials", type=at_least(1), metavar="N", help="how many trials in all (default: the space's)"
+    )
+    parser.add_argument("--time", type=duration, metavar="30m", help="start no trial after this time")
+    parser.add_argument("--name", help="the search's name (default: the space's); an existing one is resumed")
+    parser.add_argument(
+        "--workers", type=at_least(1), default=1, metavar="N", help="processes per trial (default: 1)"
+    )
+    parser.add_argument(
+        "--concurrent", type=at_least(1), metavar="N", help="trials at a time (default: by cores, GPUs)"
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=("slot", "trial"),
+        default="slot",
+        help="slot: warm workers serve trial after trial (default); trial: fresh processes for each",
+    )
+    parser.add_argument("--address", help="a Ray cluster to run on (default: this machine alone)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check everything, show the plan, start nothing"
+    )
+    add_format(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    from dmltune.experiment import load_experiment
+
+    experiment = load_experiment(args.space, overrides_of(args))
+    space_name = name_of(args.space)
+    if args.dry_run:
+        from dmltune.cli.plan import show_plan
+
+        return show_plan(experiment, space_name, args, out)
+    from dmltune.cli import INTERRUPTED
+    from dmltune.report.summary import summary
+    from dmltune.search import search
+    from dmltune.store import Store
+
+    with watching() as watch:
+        result = search(
+            experiment,
+            name=args.name,
+            trials=args.trials,
+            time=args.time,
+            workers=args.workers,
+            concurrent=args.concurrent,
+            isolation=args.isolation,
+            store=Store.at(args.store),
+            data_root=args.data_root,
+            space_name=space_name,
+            address=args.address,
+            watch=watch,
+        )
+    out.show(*summary(result, again(args, result.name), places(args)))
+    out.document(result.to_dict())
+    if result.interrupted:
+        return INTERRUPTED
+    return 0 if result.winner is not None else 1
+
+
+@contextmanager
+def watching() -> Iterator[Callable[[Event], None]]:
+    """The live table on a terminal, lines otherwise; both on stderr, so that stdout stays the result's."""
+    console = console_for(sys.stderr)
+    if console.is_terminal:
+        from dmltune.report.live import live
+
+        with live(console) as watch:
+            yield watch
+    else:
+        from dmltune.report.plain import plain
+
+        yield plain(sys.stderr)
+
+
+def again(args: argparse.Namespace, name: str) -> str:
+    """The command that goes on with this search: everything that was given but the limits."""
+    given = {"--workers": args.workers if args.workers > 1 else None, "--concurrent": args.concurrent}
+    given |= {"--isolation": args.isolation if args.isolation != "slot" else None, "--address": args.address}
+    options = [word for option, value in given.items() if value is not None for word in (option, str(value))]
+    return shlex.join(
+        ["dmltune", "search", args.space, *overrides_of(args), "--name", name, *options]
+    ) + places(args)
+
+
+def places(args: argparse.Namespace) -> str:
+    """The options that say where data and store are, as they were given."""
+    given = {"--data-root": args.data_root, "--store": args.store}
+    words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
+    return f" {shlex.join(words)}" if words else ""
+
+
+def name_of(space: str) -> str:
+    """`search_spaces/mine.yaml` → `mine`."""
+    return Path(space).stem if space.endswith((".yaml", ".yml")) else space

@@ -1,0 +1,132 @@
+"""`dmltune submit`: the same search on a cluster, as a Ray job.
+
+The space is resolved here: the cluster gets one flat file and this machine's code, and needs no YAML folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from dmltune.cli.output import Output
+from dmltune.cli.parser import Parser, add_format
+from dmltune.errors import UserError
+
+if TYPE_CHECKING:
+    from dmltune.experiment.job import Job
+
+SUMMARY = "run a job file's search on a Ray cluster, follow its log, return its exit code"
+EXAMPLES = """\
+  dmltune submit jobs/glyphs-ccp.yaml                            Ray on this machine (ray start --head)
+  dmltune submit jobs/cub-ccp.yaml --address http://head:8265 --store /shared/mlruns
+"""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "job", metavar="JOB", help="a YAML file: space, name, trials, time, workers, store, …"
+    )
+    parser.add_argument(
+        "--address",
+        default=os.environ.get("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:8265"),
+        metavar="http://HOST:8265",
+        help="the cluster's dashboard (default: $RAY_API_SERVER_ADDRESS, else this machine's)",
+    )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="FOLDER",
+        help="a folder that the head node can write and that outlives the job",
+    )
+    parser.add_argument(
+        "--data-root", type=Path, metavar="FOLDER", help="where the images lie on the cluster"
+    )
+    add_format(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    from dmltune.experiment.job import load_job
+
+    from dmltune.cli.follow import connect, follow
+    from dmltune.experiment import load_experiment
+
+    job = load_job(args.job)
+    experiment = load_experiment(job.space, job.overrides)
+    store = store_of(job, args)
+    client = connect(args.address)
+    with tempfile.TemporaryDirectory(prefix="dmltune-job-") as folder:
+        file = write_space(experiment.to_dict(), Path(folder) / f"{space_name(job.space)}.yaml")
+        job_id = client.submit_job(
+            entrypoint=entrypoint(job, file.name, store, args.data_root),
+            runtime_env=runtime_env(job, Path(folder)),
+            metadata={"dmltune_search": job.name or space_name(job.space)},
+        )
+    return follow(client, job_id, args.address, store, job.name or space_name(job.space), out)
+
+
+def store_of(job: Job, args: argparse.Namespace) -> str:
+    """An absolute folder as the head node sees it; a relative one only when the cluster is this machine."""
+    asked = args.store or job.store
+    on_this_machine = urlsplit(args.address).hostname in LOOPBACK
+    if asked is not None and Path(asked).expanduser().is_absolute():
+        return str(Path(asked).expanduser())
+    if not on_this_machine:
+        raise UserError(
+            f"a job on {args.address} needs a store that outlives it, an absolute folder of the head node; "
+            f"got {asked or 'none'}. Say --store /shared/mlruns, or store: in the job."
+        )
+    return str(Path(asked or os.environ.get("DMLTUNE_STORE") or "mlruns").absolute())
+
+
+def space_name(space: str) -> str:
+    from dmltune.cli.search import name_of
+
+    return name_of(space)
+
+
+def write_space(tree: dict[str, Any], path: Path) -> Path:
+    """One flat YAML file without `extends`."""
+    from ruamel.yaml import YAML
+
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    with path.open("w", encoding="utf-8") as stream:
+        writer.dump(tree, stream)
+    return path
+
+
+def entrypoint(job: Job, file: str, store: str, data_root: Path | None) -> str:
+    """The command of the job; --address auto is the cluster that it runs in."""
+    root = data_root or job.data_root
+    options: dict[str, Any] = {
+        "--name": job.name,
+        "--trials": job.trials,
+        "--time": job.time,
+        "--workers": job.workers,
+        "--concurrent": job.concurrent,
+        "--data-root": root,
+        "--store": store,
+        "--address": "auto",
+    }
+    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    return shlex.join(["python", "-m", "dmltune", "search", file, *given])
+
+
+def runtime_env(job: Job, folder: Path) -> dict[str, Any]:
+    """The flat space as working directory, the package as a module, then what the job asks for."""
+    import dmltune
+
+    environment = dict(job.runtime_env)
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONUNBUFFERED": "1"}
+    environment["env_vars"] = quiet | environment.get("env_vars", {})
+    environment["working_dir"] = str(folder)
+    if getattr(job, "ship", True):
+        package = str(Path(dmltune.__file__).parent)
+        environment["py_modules"] = [package, *environment.get("py_modules", [])]
+    return environment
