@@ -1,23 +1,36 @@
-"""What `fit` drinks from: training batches by step, the validation images, and pools of fresh samples of every class.
+"""What `fit` drinks from: training batches by step, the validation images, and pools of fresh samples of
+every class.
 
-Legend: B images of this rank, H=W=size pixels. Images are uint8 (B, 3, size, size) with channels-last strides.
+Legend: B images of this rank, H=W=size pixels, K random numbers an image. Images are uint8 (B, 3, size, size)
+with channels-last strides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from dmltune.data.images import ImageSet, Indices
+from dmltune.data import augment as augmentations
+from dmltune.data.images import ImageSet, Indices, Ints
+from dmltune.data.packed import at_size
+from dmltune.data.samplers import AUGMENTATION, POOL, POOL_AUGMENTATION, generator, sampler
 from dmltune.data.splits import Split
+from dmltune.errors import UserError
 
 Batch = tuple[Tensor, Tensor]  # images (B, 3, size, size) uint8, labels (B,) int64
 PoolBatch = tuple[Tensor, Tensor, Tensor]  # images, labels (B,), slots (B,) in 0 … per_class − 1
+T = TypeVar("T")
 
 
 class Feed:
-    """Everything is a pure function of (seed, step) or (seed, round), so that resuming needs no state."""
+    """Everything is a pure function of (seed, step) or (seed, round): resuming needs no state, and the ranks
+    together see exactly what one process would see. A background thread prepares the next batches (`prefetch`
+    of them)."""
 
     def __init__(
         self,
@@ -33,28 +46,116 @@ class Feed:
         world: int = 1,
         prefetch: int = 1,
     ) -> None:
-        raise NotImplementedError
-
-    num_classes: int  # number of training classes
+        if batch_size % world:
+            raise UserError(
+                f"batch_size must be a multiple of the number of workers; got {batch_size} and {world}."
+                f" Use {batch_size - batch_size % world or world} or fewer workers."
+            )
+        self.size, self.batch_size, self.seed, self.rank, self.world = size, batch_size, seed, rank, world
+        self._augmentation = augmentations.load(augment)
+        self._train_N, self._validation_N = split.train_N, split.validation_N
+        classes, self._labels_N = np.unique(train.labels_N[split.train_N], return_inverse=True)
+        self.num_classes = len(classes)
+        self._sampler = sampler(self._labels_N, batch_size, samples_per_class, seed)
+        self._images = at_size(train, size)
+        self._prefetch = prefetch
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feed") if prefetch else None
+        self._coming: dict[int, Future[Batch]] = {}
 
     def batch(self, step: int) -> Batch:
         """This rank's contiguous share of the global batch of `step`. Labels are 0 … num_classes − 1."""
-        raise NotImplementedError
+        coming = self._coming.pop(step, None)
+        self._coming = {later: future for later, future in self._coming.items() if later > step}
+        if self._thread is not None:
+            for later in range(step + 1, step + 1 + self._prefetch):
+                if later not in self._coming:
+                    self._coming[later] = self._thread.submit(self._load, later)
+        return coming.result() if coming else self._load(step)
 
     def validation(self) -> Iterator[Batch]:
-        """This rank's validation images in order: items rank, rank + world, …; labels 0 … validation classes − 1."""
-        raise NotImplementedError
+        """This rank's validation images in order: items rank, rank + world, …; labels 0 … validation classes
+        − 1."""
+        mine_N = self._validation_N[self.rank :: self.world]
+        _, labels_N = np.unique(self._images.labels_N[self._validation_N], return_inverse=True)
+        mine = evaluation_batches(self._images, mine_N, self.size, labels_N[self.rank :: self.world])
+        return mine if self._thread is None else _ahead(mine, self._thread)
 
     def pool(self, per_class: int, round: int) -> Iterator[PoolBatch]:
-        """This rank's share of up to `per_class` distinct, freshly augmented training samples of every class."""
-        raise NotImplementedError
+        """This rank's share of up to `per_class` different, freshly augmented training samples of every
+        class.
+
+        A class with fewer images gives all of them: it has no samples in the last slots.
+        """
+        chosen_P, slots_P = self._choose(per_class, round)
+        u_PK = generator(self.seed, POOL_AUGMENTATION, round).random(
+            (len(chosen_P), self._augmentation.numbers)
+        )
+        mine = range(self.rank, len(chosen_P), self.world)
+
+        def load(positions: range) -> PoolBatch:
+            p = np.asarray(positions)
+            images, labels = self._augmented(chosen_P[p], u_PK[p])
+            return images, labels, torch.from_numpy(slots_P[p])
+
+        batches = map(load, _chunks(mine, _evaluation_batch(self.size)))
+        return batches if self._thread is None else _ahead(batches, self._thread)
 
     def close(self) -> None:
         """End the background thread."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True, cancel_futures=True)
+            self._thread = None
+        self._coming.clear()
+
+    def _load(self, step: int) -> Batch:
+        each = self.batch_size // self.world
+        share = slice(self.rank * each, (self.rank + 1) * each)
+        # Numbers for the whole batch: those of a position do not depend on how many ranks share it.
+        u_BK = generator(self.seed, AUGMENTATION, step).random((self.batch_size, self._augmentation.numbers))
+        return self._augmented(self._sampler.batch(step)[share], u_BK[share])
+
+    def _augmented(self, chosen_B: Ints, u_BK: augmentations.Uniform) -> Batch:
+        images = self._images.read(self._train_N[chosen_B])
+        pixels_BHWC = self._augmentation.apply(images, self.size, self._images.margin, u_BK)
+        return augmentations.to_tensor(pixels_BHWC), torch.from_numpy(self._labels_N[chosen_B])
+
+    def _choose(self, per_class: int, round: int) -> tuple[Ints, Ints]:
+        """Up to `per_class` random images of each class (indices into the training images), and their
+        slots."""
+        shuffled = generator(self.seed, POOL, round).permutation(len(self._labels_N))
+        by_class = shuffled[np.argsort(self._labels_N[shuffled], kind="stable")]
+        counts_C = np.bincount(self._labels_N)
+        slots = np.arange(len(by_class)) - np.repeat(np.cumsum(counts_C) - counts_C, counts_C)
+        return by_class[slots < per_class], slots[slots < per_class]
 
 
 def evaluation_batches(
-    imageset: ImageSet, indices: Indices, size: int, batch_size: int = 64
+    imageset: ImageSet, indices: Indices, size: int, labels: Ints | None = None, batch_size: int | None = None
 ) -> Iterator[Batch]:
-    """Images as evaluation sees them (no randomness), with the labels of the set."""
-    raise NotImplementedError
+    """Images as evaluation sees them (no randomness), in order, with their labels in the set (or the given
+    ones)."""
+    chosen_N = np.asarray(indices, dtype=np.int64)
+    labels_N = imageset.labels_N[chosen_N] if labels is None else labels
+    side = int(np.ceil(size * imageset.margin))
+    for positions in _chunks(range(len(chosen_N)), batch_size or _evaluation_batch(size)):
+        images = imageset.read(chosen_N[positions], side)
+        pixels_BHWC = augmentations.evaluation_pixels(images, size, imageset.margin)
+        yield augmentations.to_tensor(pixels_BHWC), torch.from_numpy(labels_N[positions])
+
+
+def _evaluation_batch(size: int) -> int:
+    """Enough pixels to keep a processor busy, few enough for its memory: 64 photos of 128 px, 256 glyphs."""
+    return min(256, max(16, 64 * 128**2 // size**2))
+
+
+def _chunks(positions: range, length: int) -> Iterable[range]:
+    return (positions[start : start + length] for start in range(0, len(positions), length))
+
+
+def _ahead(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
+    """The same items, each prepared in the background while the one before is used."""
+    following: Callable[[], T | None] = lambda: next(items, None)  # noqa: E731
+    coming = thread.submit(following)
+    while (item := coming.result()) is not None:
+        coming = thread.submit(following)
+        yield item

@@ -1,4 +1,4 @@
-"""A set of labelled images. Legend: N images, H×W pixels, C channels (1 or 3)."""
+"""A set of labelled images. Legend: N images, H×W pixels, C channels (1 or 3), D = side·side·C."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 Part = Literal["train", "test"]
 Ints = NDArray[np.int64]
 Pixels = NDArray[np.uint8]  # one image, (H, W, C)
 Indices = Sequence[int] | Ints
-Reader = Callable[[Ints], list[Pixels]]
+Reader = Callable[[Ints, int | None], list[Pixels]]  # indices and the shorter side that is enough, a hint
 
 PHOTO_MARGIN = 256 / 227  # method-facts: evaluation resizes the shorter side to 256 and takes the centre 227
 
@@ -22,8 +23,9 @@ PHOTO_MARGIN = 256 / 227  # method-facts: evaluation resizes the shorter side to
 class ImageSet:
     """What a data set is to the rest: labels in memory, pixels on demand.
 
-    `margin` is the shorter side of an image over the side of the square that evaluation looks at: 256/227 for photos,
-    1 where the frame matters (glyphs). `key` names the exact files for caches; `fingerprint` names the content for people.
+    `margin` is the shorter side of an image over the side of the square that evaluation looks at: 256/227 for
+    photos, 1 where the frame matters (glyphs). `key` names the exact files for caches ("" = reading is fast,
+    keep no copy); `fingerprint` names the content for people.
     """
 
     name: str
@@ -32,7 +34,7 @@ class ImageSet:
     class_names: tuple[str, ...]
     fingerprint: str  # the first 16 hexadecimal digits of a SHA-256
     reader: Reader = field(repr=False)
-    category_N: Ints | None = None
+    category_N: Ints | None = None  # 0 … number of categories − 1
     category_names: tuple[str, ...] = ()
     margin: float = PHOTO_MARGIN
     key: str = ""
@@ -44,9 +46,49 @@ class ImageSet:
     def num_classes(self) -> int:
         return len(self.class_names)
 
-    def read(self, indices: Indices) -> list[Pixels]:
-        """The images at `indices`, in that order, each uint8 (H, W, C). They may be read-only views of a memory map."""
-        return self.reader(np.asarray(indices, dtype=np.int64))
+    def read(self, indices: Indices, side: int | None = None) -> list[Pixels]:
+        """The images at `indices`, in that order, uint8 (H, W, C); possibly read-only views of a memory map.
+
+        With `side` their shorter side is scaled down to it; smaller images stay as they are.
+        """
+        images = self.reader(np.asarray(indices, dtype=np.int64), side)
+        return images if side is None else [shrink(image_HWC, side) for image_HWC in images]
 
     def with_reader(self, reader: Reader) -> ImageSet:
+        """The same images from elsewhere."""
         return replace(self, reader=reader)
+
+
+def to_pil(image_HWC: Pixels) -> Image.Image:
+    return Image.fromarray(image_HWC[:, :, 0] if image_HWC.shape[2] == 1 else image_HWC)
+
+
+def from_pil(image: Image.Image) -> Pixels:
+    pixels = np.asarray(image)
+    return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def shrink(image_HWC: Pixels, side: int) -> Pixels:
+    """Scaled so that the shorter side is `side`; never enlarged."""
+    height, width = image_HWC.shape[:2]
+    shorter = min(height, width)
+    if shorter <= side:
+        return image_HWC
+    target = (max(side, round(width * side / shorter)), max(side, round(height * side / shorter)))
+    return from_pil(to_pil(image_HWC).resize(target, Image.Resampling.BICUBIC))
+
+
+def raw_pixels(imageset: ImageSet, side: int = 32) -> NDArray[np.float32]:
+    """The baseline that needs no learning: every image as evaluation sees it at `side` pixels, as a row in
+    [0, 1].
+
+    Returns (N, D); neighbours by Euclidean distance, like any embedding.
+    """
+    from dmltune.data.augment import evaluation_pixels  # it builds on this file
+
+    chunks = []
+    for start in range(0, len(imageset), 512):
+        indices = np.arange(start, min(start + 512, len(imageset)))
+        pixels_BHWC = evaluation_pixels(imageset.read(indices), side, imageset.margin)
+        chunks.append(pixels_BHWC.reshape(len(indices), -1).astype(np.float32) / 255)
+    return np.concatenate(chunks)

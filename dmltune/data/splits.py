@@ -1,4 +1,5 @@
-"""Class-disjoint splits of a training half into training and validation classes (method-facts, "Protocols")."""
+"""Class-disjoint splits of a training half into training and validation classes (method-facts,
+"Protocols")."""
 
 from __future__ import annotations
 
@@ -39,9 +40,11 @@ def folds(protocol: str) -> int:
 
 
 def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
-    """The classes are shuffled by `seed` and dealt into as many partitions as the protocol has; `fold` is validated on.
+    """The classes are shuffled by `seed` and dealt into as many partitions as the protocol has; `fold` is
+    validated on.
 
-    A pure function of its arguments. Trials to be compared share `seed`: another one is another deal of the classes.
+    A pure function of its arguments. Trials to be compared share `seed`: another one is another deal of the
+    classes.
     """
     parts = folds(protocol)
     if not 0 <= fold < parts:
@@ -49,7 +52,8 @@ def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
     classes = np.unique(labels_N)
     if len(classes) < 2 * parts:
         raise UserError(
-            f"protocol '{protocol}' needs 2 classes in each of its {parts} partitions, {2 * parts} in all; got {len(classes)}."
+            f"protocol '{protocol}' needs 2 classes in each of its {parts} partitions, {2 * parts} in all;"
+            f" got {len(classes)}."
         )
     dealt = np.random.default_rng(seed).permutation(classes)
     validates_N = np.isin(labels_N, dealt[fold::parts])

@@ -1,4 +1,5 @@
-"""The data sets. One is found by its file name: `catalog/cub.py` is `cub` and has `load(part, root, **options) -> ImageSet`."""
+"""The data sets. One is found by its file name: `catalog/cub.py` is `cub` and has `load(part, root,
+**options) -> ImageSet`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,71 @@
+"""Characters that cannot be told apart are one class: A is Latin, Greek, Cyrillic and Lisu."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+
+def representatives(faces: Sequence[Mapping[str, bytes]]) -> dict[str, str]:
+    """Every character → the lowest code point among those that look the same. `faces`: character → its
+    picture.
+
+    Two look the same when their pictures are equal in at least half of the faces that have both (one face is
+    not enough: Cyrillic т is m in italics), or when they are the same accents on letters that look the same
+    (Ё and Ë, whose dots some faces place a pixel apart).
+    """
+    merged = _Merged()
+    alike: Counter[tuple[str, str]] = Counter()
+    for face in faces:
+        by_picture = defaultdict(list)
+        for character, picture in face.items():
+            by_picture[picture].append(character)
+        for characters in by_picture.values():
+            alike.update(combinations(sorted(characters), 2))
+    for (one, other), times in alike.items():
+        if 2 * times >= sum(one in face and other in face for face in faces):
+            merged.merge(one, other)
+
+    everything = sorted(set().union(*faces))
+    by_skeleton: dict[tuple[str, ...], str] = {}
+    for character in everything:
+        parts = unicodedata.normalize("NFD", character)
+        if len(parts) > 1:
+            skeleton = tuple(merged.find(part) for part in parts)
+            merged.merge(by_skeleton.setdefault(skeleton, character), character)
+    return {character: merged.find(character) for character in everything}
+
+
+def distinct_pictures(
+    faces: Sequence[Mapping[str, bytes]], classes: Mapping[str, str]
+) -> dict[str, list[bytes]]:
+    """The pictures of each class in order of the faces, each once; one that two classes share belongs to
+    neither."""
+    owners: defaultdict[bytes, set[str]] = defaultdict(set)
+    for face in faces:
+        for character, picture in face.items():
+            owners[picture].add(classes[character])
+    pictures: defaultdict[str, list[bytes]] = defaultdict(list)
+    for picture, (owner, *others) in owners.items():
+        if not others:
+            pictures[owner].append(picture)
+    return dict(pictures)
+
+
+class _Merged:
+    """Disjoint sets of characters, named by their lowest code point."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def find(self, character: str) -> str:
+        while (parent := self._parent.get(character, character)) != character:
+            self._parent[character] = self._parent.get(parent, parent)
+            character = parent
+        return character
+
+    def merge(self, one: str, other: str) -> None:
+        low, high = sorted((self.find(one), self.find(other)))
+        self._parent[high] = low

@@ -1,0 +1,124 @@
+"""glyphs: characters of the world's scripts from the fonts that every installation has; nothing to download.
+
+A class is a character (homoglyphs merged), an instance its picture in one font face, a category its script.
+About 2,400 classes with 28,000 pictures of 32×32, rendered in seconds and kept in the cache. Half of the
+classes of every script are for training, half for testing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import features
+
+from dmltune.data.cache import cached
+from dmltune.data.catalog import _glyph_rendering, _homoglyphs
+from dmltune.data.catalog._glyph_rendering import SIDE
+from dmltune.data.images import ImageSet, Ints, Part, Pixels
+
+VERSION = 1  # raise it when a change of the code changes a picture or a class
+MINIMUM_PICTURES = 6  # classes with fewer distinct ones are left out
+SMALLEST_SCRIPT = 4  # scripts with fewer classes become "OTHER"
+
+
+def load(part: Part, root: Path | None = None) -> ImageSet:
+    """`root` is not needed: the fonts come with matplotlib."""
+    return cached(f"glyphs-{_recipe()}", build, lambda folder: _open(folder, part))
+
+
+def build(folder: Path) -> None:
+    """Render, merge, and write for each part its pictures (N, 32, 32) and its labels: a part is read
+    alone."""
+    faces = [
+        {
+            character: picture_HW.tobytes()
+            for character, picture_HW in _glyph_rendering.render(name, path).items()
+        }
+        for name, path in _glyph_rendering.faces().items()
+    ]
+    pictures = _homoglyphs.distinct_pictures(faces, _homoglyphs.representatives(faces))
+    kept = sorted(character for character, group in pictures.items() if len(group) >= MINIMUM_PICTURES)
+    scripts = _scripts(kept)
+    for part, characters in halves(scripts).items():
+        groups = [pictures[character] for character in characters]
+        pixels_NHW = np.frombuffer(b"".join(b"".join(group) for group in groups), np.uint8).reshape(
+            -1, SIDE, SIDE
+        )
+        sizes = [len(group) for group in groups]
+        names = [f"U+{ord(character):04X} {unicodedata.name(character)}" for character in characters]
+        content = hashlib.sha256(json.dumps([part, sizes, names]).encode() + pixels_NHW.tobytes())
+        description = {
+            "sizes": sizes,
+            "class_names": names,
+            "scripts": [scripts[character] for character in characters],
+            "fingerprint": content.hexdigest()[:16],
+        }
+        np.save(folder / f"{part}.npy", pixels_NHW)
+        (folder / f"{part}.json").write_text(json.dumps(description), encoding="utf-8")
+
+
+def halves(scripts: dict[str, str]) -> dict[Part, list[str]]:
+    """Characters dealt to the two parts: script by script, in the order of a hash, alternately."""
+    order = sorted(
+        scripts, key=lambda character: (scripts[character], hashlib.sha256(character.encode()).digest())
+    )
+    return {"train": sorted(order[0::2]), "test": sorted(order[1::2])}
+
+
+def _scripts(characters: list[str]) -> dict[str, str]:
+    """Python does not know scripts, but a letter's Unicode name begins with its own: GREEK SMALL LETTER
+    ALPHA."""
+    kinds = {"N": "NUMBER", "P": "PUNCTUATION", "S": "SYMBOL"}
+    found = {
+        character: kinds.get(unicodedata.category(character)[0]) or unicodedata.name(character).split()[0]
+        for character in characters
+    }
+    names = list(found.values())
+    large = {name for name in names if names.count(name) >= SMALLEST_SCRIPT}
+    return {character: name if name in large else "OTHER" for character, name in found.items()}
+
+
+def _recipe() -> str:
+    """Names everything the pictures depend on: the fonts' bytes, the renderer, the rules."""
+    rules = (
+        VERSION,
+        MINIMUM_PICTURES,
+        SMALLEST_SCRIPT,
+        SIDE,
+        _glyph_rendering.BASELINE,
+        _glyph_rendering.POINTS,
+    )
+    recipe = hashlib.sha256(repr((rules, _glyph_rendering.TEX_FACES)).encode())
+    recipe.update(f"{features.version('freetype2')} {unicodedata.unidata_version}".encode())
+    for name, path in _glyph_rendering.faces().items():
+        recipe.update(name.encode() + path.read_bytes())
+    return recipe.hexdigest()[:16]
+
+
+def _open(folder: Path, part: Part) -> ImageSet:
+    description: dict[str, Any] = json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
+    pixels_NHW = np.asarray(np.load(folder / f"{part}.npy", mmap_mode="r", allow_pickle=False))
+    if pixels_NHW.shape != (sum(description["sizes"]), SIDE, SIDE):
+        raise ValueError(f"{folder / part}: pictures and labels do not match")
+    category_names, category_C = np.unique(description["scripts"], return_inverse=True)
+    labels_N = np.repeat(np.arange(len(description["sizes"]), dtype=np.int64), description["sizes"])
+
+    def read(indices: Ints, side: int | None) -> list[Pixels]:
+        return list(pixels_NHW[indices, :, :, None])
+
+    return ImageSet(
+        name="glyphs",
+        part=part,
+        labels_N=labels_N,
+        class_names=tuple(description["class_names"]),
+        fingerprint=description["fingerprint"],
+        reader=read,
+        category_N=category_C.astype(np.int64)[labels_N],
+        category_names=tuple(map(str, category_names)),
+        margin=1.0,
+    )
