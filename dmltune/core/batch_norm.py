@@ -25,7 +25,7 @@ class _Normalise(torch.autograd.Function):
         mean_C = x.mean(over)
         squares_C = (x - mean_C.view(shape)).square().sum(over)
         mine = torch.cat([mean_C, squares_C, mean_C.new_tensor([count])]).unsqueeze(0)
-        parts_WS = collectives.gather(mine)
+        parts_WS = collectives.gather_equal(mine)
         means_WC, squares_WC = parts_WS[:, :-1].chunk(2, dim=1)
         counts_W1 = parts_WS[:, -1:]
         total = counts_W1.sum()
@@ -91,7 +91,9 @@ def synchronise_batch_norm(module: nn.Module) -> nn.Module:
         elif isinstance(child, _BatchNorm) and hasattr(child, "act") and hasattr(child, "drop"):
             setattr(module, name, _converted(child, _JointBatchNormAct))
         elif isinstance(child, _BatchNorm) and not isinstance(child, JointBatchNorm | nn.SyncBatchNorm):
-            raise TypeError(f"{type(child).__name__} cannot be computed over several ranks; freeze it (frozen_bn: true)")
+            raise TypeError(
+                f"{type(child).__name__} cannot be computed over several ranks; freeze it (frozen_bn: true)"
+            )
         else:
             synchronise_batch_norm(child)
     return module
@@ -101,5 +103,3 @@ def _converted(norm: nn.Module, cls: type[JointBatchNorm]) -> JointBatchNorm:
     joint = cls.__new__(cls)
     joint.__dict__ = norm.__dict__
     return joint
-
-

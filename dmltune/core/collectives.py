@@ -26,7 +26,11 @@ def rank() -> int:
 
 
 def _device() -> torch.device:
-    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    return (
+        torch.device("cuda", torch.cuda.current_device())
+        if dist.get_backend() == "nccl"
+        else torch.device("cpu")
+    )
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:
@@ -57,32 +61,35 @@ def broadcast_number(value: float) -> float:
     return float(number.item())
 
 
+def _parts(x: Tensor) -> list[Tensor]:
+    parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(world_size())]
+    dist.all_gather(parts, x.detach().contiguous())
+    return parts
+
+
+def gather_equal(x: Tensor) -> Tensor:
+    """Concatenate equal shapes over the ranks in their order, without gradient."""
+    return x.detach() if world_size() == 1 else torch.cat(_parts(x))
+
+
 def gather(x: Tensor) -> Tensor:
     """Concatenate over the ranks in their order, without gradient; first dimensions may differ."""
     if world_size() == 1:
         return x.detach()
-    length = torch.tensor([x.shape[0]], device=_device())
-    lengths = [torch.empty_like(length) for _ in range(world_size())]
-    dist.all_gather(lengths, length)
-    sizes = [int(size.item()) for size in lengths]
+    sizes = gather_equal(torch.tensor([x.shape[0]], device=_device())).tolist()
     padded = x.new_zeros((max(sizes), *x.shape[1:]))
     padded[: x.shape[0]] = x.detach()
-    parts = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(parts, padded)
-    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    return torch.cat([part[:size] for part, size in zip(_parts(padded), sizes, strict=True)])
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor) -> Tensor:
-        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(world_size())]
-        dist.all_gather(parts, x.contiguous())
-        return torch.cat(parts)
+        return gather_equal(x)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> Tensor:
-        total = all_reduce_sum(gradients[0])
-        return total.chunk(world_size())[rank()]
+        return all_reduce_sum(gradients[0]).chunk(world_size())[rank()]
 
 
 def gather_with_gradient(x: Tensor) -> Tensor:

@@ -40,7 +40,13 @@ class Range:
 
     def __str__(self) -> str:
         low = "" if self.low is None else f"above {self.low:g}" if self.low_open else f"at least {self.low:g}"
-        high = "" if self.high is None else f"below {self.high:g}" if self.high_open else f"at most {self.high:g}"
+        high = (
+            ""
+            if self.high is None
+            else f"below {self.high:g}"
+            if self.high_open
+            else f"at most {self.high:g}"
+        )
         return " and ".join(part for part in (low, high) if part) or "any number"
 
 
@@ -152,5 +158,11 @@ def _described(annotation: Any) -> str:
         return "one of " + ", ".join(map(str, options))
     if options:
         return " or ".join(_described(option) for option in options)
-    words = {float: "a number", int: "a whole number", bool: "true or false", str: "a text", type(None): "null"}
+    words = {
+        float: "a number",
+        int: "a whole number",
+        bool: "true or false",
+        str: "a text",
+        type(None): "null",
+    }
     return words.get(annotation, str(annotation))

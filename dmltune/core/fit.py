@@ -68,7 +68,9 @@ class Feed(Protocol):
 class Run:
     """The whole state of a training. (being written)"""
 
-    def __init__(self, objective: Objective, optimizer: torch.optim.Optimizer, feed: Feed, schedule: Schedule) -> None:
+    def __init__(
+        self, objective: Objective, optimizer: torch.optim.Optimizer, feed: Feed, schedule: Schedule
+    ) -> None:
         raise NotImplementedError
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -32,18 +32,19 @@ class _Distance(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_BD: Tensor, y_RD: Tensor, squared: bool) -> Tensor:
         scale = _power_of_two_scale(x_BD, y_RD)
-        x_BD, y_RD = x_BD / scale, y_RD / scale
+        if scale != 1:
+            x_BD, y_RD = x_BD / scale, y_RD / scale
         centre_1D = y_RD.mean(-2, keepdim=True) if y_RD.shape[-2] else y_RD.new_zeros(())
         xc_BD, yc_RD = x_BD - centre_1D, y_RD - centre_1D
         norms_BR = xc_BD.square().sum(-1).unsqueeze(-1) + yc_RD.square().sum(-1).unsqueeze(-2)
-        square_BR = torch.baddbmm(norms_BR, xc_BD, yc_RD.mT, alpha=-2) if x_BD.dim() == 3 else torch.addmm(norms_BR, xc_BD, yc_RD.mT, alpha=-2)
+        square_BR = torch.sub(norms_BR, xc_BD @ yc_RD.mT, alpha=2)
         spoilt = (square_BR < _CANCELLED * norms_BR).nonzero(as_tuple=True)
         for part in _blocks(spoilt, x_BD.shape[-1]):
             square_BR[part] = _difference(x_BD, y_RD, part).square().sum(-1)
         value_BR = square_BR if squared else square_BR.sqrt()
         ctx.squared, ctx.scale, ctx.spoilt = squared, scale, spoilt
         ctx.save_for_backward(x_BD, y_RD, xc_BD, yc_RD, value_BR)
-        return value_BR * (scale * scale if squared else scale)
+        return value_BR if scale == 1 else value_BR * (scale * scale if squared else scale)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -53,7 +54,9 @@ class _Distance(torch.autograd.Function):
         if ctx.squared:
             weight_BR = grad_BR * (2 * ctx.scale)
         else:
-            weight_BR = torch.where(value_BR > 0, grad_BR / value_BR, 0)  # a subgradient: the norm has none at 0
+            weight_BR = torch.where(
+                value_BR > 0, grad_BR / value_BR, 0
+            )  # a subgradient: the norm has none at 0
         spoilt_weight = weight_BR[ctx.spoilt]
         weight_BR[ctx.spoilt] = 0
         grad_x_BD = weight_BR.sum(-1, keepdim=True) * xc_BD - weight_BR @ yc_RD
@@ -91,7 +94,9 @@ def pair_masks(labels_B: Tensor, ref_labels_R: Tensor | None = None) -> tuple[Te
 
 
 @torch.no_grad()
-def greedy_k_center(pool_ND: Tensor, cover_PD: Tensor | None, k: int, valid_N: Tensor | None = None) -> Tensor:
+def greedy_k_center(
+    pool_ND: Tensor, cover_PD: Tensor | None, k: int, valid_N: Tensor | None = None
+) -> Tensor:
     """Algorithm 2: k times the pool point farthest from cover ∪ picks; the indices (k,) in order of picking.
 
     Cover None is one zero vector. A leading class dimension is a batch: (C, N, D), (C, P, D), (C, N) → (C, k).

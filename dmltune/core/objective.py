@@ -23,14 +23,16 @@ class Objective(nn.Module):
 
     def forward(self, images_B3HW: Tensor, labels_B: Tensor) -> Tensor:
         emb_BD = collectives.gather_with_gradient(self.embedder(images_B3HW))
-        value: Tensor = self.references(self.loss, emb_BD, collectives.gather(labels_B))
+        value: Tensor = self.references(self.loss, emb_BD, collectives.gather_equal(labels_B))
         if self.references.penalises:
             value = value + self.references.penalty(self.weights_W())
         return value
 
     def weights_W(self) -> Tensor:
         """θ: the trainable weights of backbone and head as one flat vector, with gradient."""
-        return torch.cat([weight.reshape(-1) for weight in self.embedder.parameters() if weight.requires_grad])
+        return torch.cat(
+            [weight.reshape(-1) for weight in self.embedder.parameters() if weight.requires_grad]
+        )
 
 
 def distribute(objective: Objective) -> Objective | DistributedDataParallel:

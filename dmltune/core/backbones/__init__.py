@@ -22,7 +22,9 @@ class Backbone(nn.Module):
 
     def load_named_weights(self, weights: str) -> None:
         """Weights that come with a package or a library ("packaged", "imagenet")."""
-        raise UserError(f"no weights '{weights}' for this backbone; use none or the path of a .safetensors or .pt file")
+        raise UserError(
+            f"no weights '{weights}' for this backbone; use none or the path of a .safetensors or .pt file"
+        )
 
 
 def load(name: str, weights: str = "none") -> Backbone:
@@ -35,5 +37,7 @@ def load(name: str, weights: str = "none") -> Backbone:
     elif weights in ("packaged", "imagenet"):
         backbone.load_named_weights(weights)
     elif weights != "none":
-        raise UserError(f"weights must be none, packaged, imagenet or the path of a .safetensors, .pt or .pth file; got '{weights}'")
+        raise UserError(
+            f"weights must be none, packaged, imagenet or the path of a .safetensors, .pt or .pth file; got '{weights}'"
+        )
     return backbone

@@ -1,0 +1,54 @@
+"""Optimisers by name, and which parameters learn at which rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dmltune.core.objective import Objective
+from dmltune.errors import UserError, nearest
+
+_OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = {
+    "adam": (torch.optim.Adam, ("betas", "eps")),
+    "adamw": (torch.optim.AdamW, ("betas", "eps")),
+    "sgd": (torch.optim.SGD, ("momentum", "nesterov")),
+}
+
+
+def parameter_groups(
+    objective: Objective, lr: float, weight_decay: float, new_layer_factor: float = 1, proxy_factor: float = 1
+) -> list[dict[str, Any]]:
+    """Backbone at `lr`; projection and pooling at lr × new_layer_factor; what the method learns at lr × proxy_factor.
+
+    Proxies are points of the embedding space, not weights, and are not decayed.
+    """
+    backbone = [p for p in objective.embedder.backbone.parameters() if p.requires_grad]
+    known = {id(p) for p in objective.embedder.backbone.parameters()}
+    new = [p for p in objective.embedder.parameters() if p.requires_grad and id(p) not in known]
+    method = [
+        p for part in (objective.loss, objective.references) for p in part.parameters() if p.requires_grad
+    ]
+    groups: list[dict[str, Any]] = [
+        {"params": backbone, "lr": lr, "weight_decay": weight_decay},
+        {"params": new, "lr": lr * new_layer_factor, "weight_decay": weight_decay},
+        {"params": method, "lr": lr * proxy_factor, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def build(name: str, groups: list[dict[str, Any]], **options: Any) -> torch.optim.Optimizer:
+    """adam(betas, eps) | adamw(betas, eps) | sgd(momentum, nesterov) over `groups`."""
+    if name not in _OPTIMIZERS:
+        raise UserError(
+            f"no optimizer '{name}'; there are {', '.join(_OPTIMIZERS)}{nearest(name, _OPTIMIZERS)}"
+        )
+    cls, known = _OPTIMIZERS[name]
+    for option in options:
+        if option not in known:
+            raise UserError(
+                f"{name} has no option '{option}'; it has {', '.join(known)}{nearest(option, known)}"
+            )
+    if "betas" in options:
+        options["betas"] = tuple(options["betas"])
+    return cls(groups, fused=True, **options)

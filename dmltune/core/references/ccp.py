@@ -1,0 +1,129 @@
+"""Chance constrained programming (chapter 3): proxies under alternating projections.
+
+C classes, K proxies a class, b pool samples a class, D dimensions, W trainable embedder weights.
+A projection minimises loss + λ/2·‖θ − θ*‖² over weights and proxies until validation no longer improves; the next one
+starts from proxies chosen by greedy k-center, with θ* the best weights of the one before.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from dmltune.core.components import Range
+from dmltune.core.geometry import greedy_k_center, lip
+from dmltune.core.references import Pool, References
+from dmltune.errors import UserError
+
+_PLATEAU = 1e-5
+"""An improvement of the score by no more than this is none."""
+
+
+class Ccp(References):
+    """`forward` is L(sample × proxy) + batch_weight·L(batch), both after lip.
+
+    The second term is the authors' code's, not in eq. 3.2.11; batch_weight = 0 gives the text.
+    """
+
+    normalise: ClassVar[Literal["l2", "lip"]] = "lip"
+    yaml_names: ClassVar[dict[str, str]] = {"lambda": "proximal_weight"}
+    best_proxies: Tensor
+    anchor_W: Tensor
+    best_W: Tensor
+    best_score: Tensor
+    projection: Tensor
+    stale: Tensor
+    steps: Tensor
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        dim: int,
+        proxies: Annotated[int, Range(1, None)] = 8,
+        pool_size: Annotated[int, Range(1, None)] = 12,
+        proximal_weight: Annotated[float, Range(0, None)] = 2e-4,
+        patience: Annotated[int, Range(1, None)] = 3,
+        batch_weight: Annotated[float, Range(0, None)] = 0.1,
+    ) -> None:
+        super().__init__()
+        if pool_size < proxies:
+            raise UserError(
+                f"pool_size must be at least proxies; got {pool_size} and {proxies}. Use {proxies} or more."
+            )
+        self.pool_size, self.patience = pool_size, patience
+        self.proximal_weight, self.batch_weight = proximal_weight, batch_weight
+        self.proxies = nn.Parameter(torch.zeros(num_classes, proxies, dim))
+        self.register_buffer(
+            "proxy_labels", torch.arange(num_classes).repeat_interleave(proxies), persistent=False
+        )
+        self.register_buffer("best_proxies", torch.zeros(num_classes, proxies, dim))
+        self.register_buffer(
+            "anchor_W", torch.zeros(0)
+        )  # θ*; empty during the first projection, where λ is 0
+        self.register_buffer("best_W", torch.zeros(0))
+        self.register_buffer("best_score", torch.tensor(-torch.inf, dtype=torch.float64))
+        self.register_buffer("projection", torch.tensor(1))
+        self.register_buffer("stale", torch.tensor(0))
+        self.register_buffer("steps", torch.tensor(0))
+
+    def forward(self, loss: nn.Module, emb_BD: Tensor, labels_B: Tensor) -> Tensor:
+        if self.training:
+            self.steps.add_(1)
+        value: Tensor = loss(emb_BD, labels_B, lip(self.proxies).flatten(0, 1), self.proxy_labels)
+        return value + self.batch_weight * loss(emb_BD, labels_B) if self.batch_weight > 0 else value
+
+    @property
+    def penalises(self) -> bool:
+        return self.proximal_weight > 0 and self.anchor_W.numel() > 0
+
+    def penalty(self, weights_W: Tensor) -> Tensor:
+        """λ/2·‖θ − θ*‖² (eq. 3.2.11), so the gradient is +λ(θ − θ*); algorithm 1 prints the sign reversed."""
+        if not self.penalises:
+            return weights_W.new_zeros(())
+        return self.proximal_weight / 2 * (weights_W - self.anchor_W).square().sum()
+
+    def start(self, pool: Pool) -> None:
+        self._choose(pool, None)
+
+    @torch.no_grad()
+    def after_validation(self, score: float, weights_W: Tensor, pool: Pool) -> dict[str, float]:
+        """Keep the best of this projection; after `patience` validations without a better one begin the next."""
+        if score > float(self.best_score) + _PLATEAU:
+            self.best_score.fill_(score)
+            self.best_proxies.copy_(self.proxies)
+            self.best_W = weights_W.detach().clone()
+            self.stale.zero_()
+        else:
+            self.stale.add_(1)
+        figures = self.figures()
+        if int(self.stale) >= self.patience:
+            self._project(pool)
+        return figures
+
+    def figures(self) -> dict[str, float]:
+        return {"projection": float(self.projection), "steps_in_projection": float(self.steps)}
+
+    def _project(self, pool: Pool) -> None:
+        """θ* ← best weights, new proxies; the live weights and the optimiser's state are kept."""
+        self.anchor_W = self.best_W.clone()
+        self._choose(pool, lip(self.best_proxies))
+        self.best_score.fill_(-torch.inf)
+        self.projection.add_(1)
+        self.stale.zero_()
+        self.steps.zero_()
+
+    @torch.no_grad()
+    def _choose(self, pool: Pool, cover_CKD: Tensor | None) -> None:
+        """Algorithm 2: the K picks of each class replace its proxies."""
+        emb_CbD, valid_Cb = pool(self.pool_size)
+        picks_CK = greedy_k_center(emb_CbD, cover_CKD, self.proxies.shape[1], valid_Cb)
+        self.proxies.copy_(torch.take_along_dim(emb_CbD, picks_CK.unsqueeze(-1), dim=1))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        for name in ("anchor_W", "best_W"):  # empty until the first projection ends
+            if prefix + name in state_dict:
+                setattr(self, name, torch.empty_like(state_dict[prefix + name], device=self.proxies.device))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
