@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +41,9 @@ def add_arguments(parser: Parser) -> None:
         "--trials", type=at_least(1), metavar="N", help="how many trials in all (default: the space's)"
     )
     parser.add_argument("--time", type=duration, metavar="30m", help="start no trial after this time")
-    parser.add_argument("--name", help="the search's name (default: the space's); an existing one is resumed")
+    parser.add_argument(
+        "--name", help="the search's name (default: space and time); an existing one is resumed"
+    )
     parser.add_argument(
         "--workers", type=at_least(1), default=1, metavar="N", help="processes per trial (default: 1)"
     )
@@ -71,9 +74,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
         return show_plan(experiment, space_name, args, out)
     from dmltune.cli import INTERRUPTED
     from dmltune.report.summary import summary
-    from dmltune.search import search
+    from dmltune.search.run import search
     from dmltune.store import Store
 
+    began = time.monotonic()
     with watching() as watch:
         result = search(
             experiment,
@@ -91,7 +95,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         )
     out.show(*summary(result, again(args, result.name), places(args)))
     out.document(result.to_dict())
-    if result.interrupted:
+    time_is_up = args.time is not None and time.monotonic() - began >= args.time
+    if result.interrupted and not time_is_up:
         return INTERRUPTED
     return 0 if result.winner is not None else 1
 

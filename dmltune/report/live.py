@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dmltune.search.board import Board, Event, TrialRow
 
 WIDTH = 80
+MESSAGE_SECONDS = 20.0
 STYLES = {"running": "bold", "complete": "green", "pruned": "dim", "failed": "red", "interrupted": "yellow"}
 
 
@@ -40,20 +41,20 @@ class View:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.board: Board | None = None
-        self.message = "starting Ray …"
+        self.message, self.said = "starting …", time.monotonic()
 
     def watch(self, event: Event) -> None:
         if event.board is not None:
             self.board = event.board
         if event.kind == "message":
-            self.message = event.text
+            self.message, self.said = event.text, time.monotonic()
 
     def render(self) -> RenderableType:
         if self.board is None:
             return Text(self.message, style="dim", overflow="ellipsis", no_wrap=True)
         board = self.board.snapshot()
         parts: list[RenderableType] = [headline(board), table(board, rows=max(3, self.console.height - 6))]
-        if self.message and not board.rows:
+        if not board.rows or time.monotonic() - self.said < MESSAGE_SECONDS:
             parts.append(Text(self.message, style="dim", overflow="ellipsis", no_wrap=True))
         return Group(*parts)
 

@@ -30,7 +30,7 @@ def summary(result: SearchResult, again: str, places: str = "") -> list[Renderab
         Text(f"{result.name} · {result.space_name}   {len(rows)} trials: {words.counts(rows)}", style="bold"),
     ]
     if result.interrupted:
-        parts.append(Text("interrupted: nothing that finished is lost", style="yellow"))
+        parts.append(Text("stopped before its end; nothing that finished is lost", style="yellow"))
     parts += ["", side_by_side(result)]
     parts += [Text(text) for text in verdict(result)]
     if failures := [row for row in rows if row.state == "failed"]:
@@ -86,7 +86,8 @@ def verdict(result: SearchResult) -> list[str]:
     if winner is None:
         return ["", "no trial has finished, so there is no winner"]
     lines = [""]
-    if winner.role == "baseline":
+    base = result.baseline.best if result.baseline is not None else None
+    if base is not None and not words.better(result.mode, winner.best, base):
         lines.append("Nothing beat the baseline.")
     elif winner.role == "reference":
         lines.append("Nothing beat the paper's point.")
@@ -103,12 +104,12 @@ def next_commands(result: SearchResult, again: str, places: str) -> list[Text]:
     if result.interrupted or result.winner is None:
         commands.append((again, "goes on where it stopped"))
     if result.winner is not None:
-        commands.append(
-            (f"dmltune evaluate {result.name} --split test{places}", "on unseen classes")
-        )
+        commands.append((f"dmltune evaluate {result.name} --split test{places}", "on unseen classes"))
     commands.append((f"dmltune ui{store_option(result.store)}", "every run, in the browser"))
     if not result.interrupted and result.winner is not None:
-        commands.append((f"{again} --trials {2 * len(result.rows)}", "searches on"))
+        commands.append(
+            (f"{again} --trials {2 * sum(row.role != 'baseline' for row in result.rows)}", "searches on")
+        )
     width = max(len(command) for command, _ in commands)
     width = width if width <= 52 else 0
     return [

