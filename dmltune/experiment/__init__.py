@@ -1,0 +1,10 @@
+"""The frozen description of a training run and of what a search may vary: YAML ↔ Experiment, every check before Ray."""
+
+from dmltune.experiment.job import Job, load_job
+from dmltune.experiment.loading import load_experiment
+from dmltune.experiment.model import Experiment
+from dmltune.experiment.parameter import Parameter
+from dmltune.experiment.places import SpaceInfo, spaces
+from dmltune.experiment.space import SearchSpace
+
+__all__ = ["Experiment", "Job", "Parameter", "SearchSpace", "SpaceInfo", "load_experiment", "load_job", "spaces"]

@@ -1,0 +1,89 @@
+"""The typed sections of an experiment. What depends on a component's own signature is checked in components.py."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _none_is_zero(value: Any) -> Any:
+    return 0 if value is None or value == "none" else value
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+COMPONENTS = ("backbone", "pooling", "loss", "references")
+NAMED = (*COMPONENTS, "data", "optimizer")
+
+
+class Section(BaseModel):
+    """Frozen, strict about types (no text or boolean for a number), and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Data(Section):
+    """`size` is the side of the square images in pixels."""
+
+    name: str = Field(min_length=1)
+    size: int = Field(32, ge=8, le=1024)
+    augment: str = "none"
+
+
+class Backbone(Section):
+    """`weights`: none | packaged | imagenet | a path."""
+
+    name: str = Field("resnet20", min_length=1)
+    weights: str = Field("none", min_length=1)
+    frozen_bn: bool = False
+
+
+class Embedding(Section):
+    dim: int = Field(128, ge=2, le=8192)
+
+
+class Component(Section):
+    """A name and the parameters of the class that is found by it, by their YAML names."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str = Field(min_length=1)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Without the name: what `load(name, **parameters)` takes."""
+        return dict(self.model_extra or {})
+
+
+class Batch(Section):
+    """`samples_per_class: 0` (or none) draws images without regard to their class."""
+
+    size: int = Field(64, ge=2, le=65536)
+    samples_per_class: Annotated[int, BeforeValidator(_none_is_zero), Field(ge=0)] = 4
+
+
+class Optimizer(Section):
+    """`betas` belong to adam and adamw, `momentum` to sgd; the factors multiply lr for new layers and proxies."""
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: float = Field(1e-3, gt=0, le=100)
+    weight_decay: float = Field(0.0, ge=0, le=10)
+    betas: Annotated[tuple[Beta, Beta], BeforeValidator(_tuple)] | None = None
+    momentum: Beta | None = None
+    new_layer_factor: float = Field(1.0, gt=0, le=1e6)
+    proxy_factor: float = Field(1.0, gt=0, le=1e6)
+
+
+class Objective(Section):
+    """What a search improves, measured on which split of the training classes."""
+
+    metric: Literal["map_at_r", "precision_at_1", "r_precision", "recall_at_1", "covering_radius"] = "map_at_r"
+    mode: Literal["max", "min"] = "max"
+    protocol: Literal["ablation", "fair", "tuning"] = "ablation"
+
+
+PARTITIONS = {"ablation": 3, "fair": 4, "tuning": 5}

@@ -1,0 +1,219 @@
+"""SearchSpace: what may vary in an experiment, and which points are allowed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dmltune.experiment import rules
+from dmltune.experiment import tree as trees
+from dmltune.experiment.expression import Expression, ExpressionError, compile_expression
+from dmltune.experiment.parameter import Parameter, same
+from dmltune.experiment.sections import COMPONENTS
+from dmltune.experiment.wording import Problem, near_or_list, one_line, show
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """`parameters` in an order in which every key comes after those its `when` reads; `fixed` are all other values."""
+
+    parameters: tuple[Parameter, ...] = ()
+    require: tuple[Expression, ...] = ()
+    reference_point: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def build(tree: Mapping[str, Any]) -> SearchSpace:
+        """The space of a complete experiment tree, or a Problem that names the key."""
+        fixed = {key: value for key, value in trees.flatten(tree).items() if key.split(".")[0] not in rules.SEARCH_KEYS}
+        parameters = ordered([Parameter.parse(name, spec) for name, spec in tree["search"].items()])
+        known = {*fixed, *(parameter.name for parameter in parameters)}
+        for parameter in parameters:
+            for key in parameter.when:
+                if key not in known:
+                    path = ("search", parameter.name, "when", key)
+                    near = near_or_list(key, known, "known keys")
+                    raise Problem(f"search.{parameter.name}.when: unknown key '{one_line(key)}'{near}", path, path[:2])
+        space = SearchSpace(parameters, _compiled(tree["require"], known), {}, fixed)
+        return replace(space, reference_point=space.reference_values(tree["reference_point"]))
+
+    def __bool__(self) -> bool:
+        return bool(self.parameters)
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(parameter.name for parameter in self.parameters)
+
+    def __getitem__(self, name: str) -> Parameter:
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise Problem(f"'{one_line(str(name))}' is not searched{near_or_list(name, self.names, 'searched')}")
+
+    def active(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names that apply given `values`, in order: every `when` is met by a value or by the experiment."""
+        names: list[str] = []
+        for parameter in self.parameters:
+            if self.applies(parameter, values, names):
+                names.append(parameter.name)
+        return tuple(names)
+
+    def applies(self, parameter: Parameter, values: Mapping[str, Any], active: list[str]) -> bool:
+        """Whether `parameter`'s conditions hold, given the names before it that are active."""
+        for key, wanted in parameter.when.items():
+            if key in self.names and key not in active:
+                return False
+            value = values.get(key, self.fixed.get(key, trees.MISSING))
+            if not any(same(value, one) for one in wanted):
+                return False
+        return True
+
+    def violated(self, values: Mapping[str, Any]) -> str | None:
+        """The first rule that the experiment with `values` breaks, or None: `require`, and what must hold anyway."""
+        view = self.view(values)
+        active = self.active(values)
+        for expression in self.require:
+            if any(name not in view or (name in self.names and name not in active) for name in expression.names):
+                continue  # it speaks of a key that does not apply here
+            try:
+                if not expression.holds(view):
+                    given = ", ".join(f"{name} = {show(view[name])}" for name in expression.names)
+                    return f"require: {expression.text} does not hold for {given}"
+            except ExpressionError as error:
+                return one_line(f"require: {error}")
+        try:
+            rules.check_values(view)
+        except Problem as problem:
+            return str(problem)
+        return None
+
+    def view(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Every dotted key of the experiment with `values`; a new component name hides the old one's parameters."""
+        view = dict(self.fixed)
+        for section in COMPONENTS:
+            name = f"{section}.name"
+            if name in values and values[name] != view.get(name):
+                view = {key: value for key, value in view.items() if not key.startswith(f"{section}.")}
+        return {**view, **values}
+
+    def check_point(self, values: Mapping[str, Any]) -> None:
+        """A Problem unless `values` gives every active key a value inside its bounds, nothing else, and breaks no rule."""
+        for name in values:
+            self[name]
+        active = self.active(values)
+        for name in active:
+            if name not in values:
+                raise Problem(f"a trial needs a value for '{name}'; got {show(dict(values))}")
+            self[name].accept(values[name], "the value of")
+        for name in values:
+            if name not in active:
+                raise Problem(f"'{name}' does not apply here: it needs {conditions(self[name])}. Leave it out.")
+        broken = self.violated(values)
+        if broken:
+            raise Problem(broken)
+
+    def sample(self, random_numbers: random.Random, tries: int = 1000) -> dict[str, Any] | None:
+        """A random point that breaks no rule; None when `tries` points all did."""
+        for _ in range(tries):
+            values = self.draw(random_numbers)
+            if self.violated(values) is None:
+                return values
+        return None
+
+    def draw(self, random_numbers: random.Random) -> dict[str, Any]:
+        """A random point, without regard to `require`."""
+        values: dict[str, Any] = {}
+        active: list[str] = []
+        for parameter in self.parameters:
+            if self.applies(parameter, values, active):
+                active.append(parameter.name)
+                values[parameter.name] = parameter.sample(random_numbers)
+        return values
+
+    def reference_values(self, given: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
+        """The reference point: what is given and, when it shall be `whole`, the experiment's own value for the rest."""
+        for name in given:
+            if name not in self.names:
+                near = near_or_list(name, self.names, "searched are")
+                raise Problem(f"reference_point: '{one_line(name)}' is not searched{near}", ("reference_point", name))
+        values: dict[str, Any] = {}
+        active: list[str] = []
+        for parameter in self.parameters:
+            name = parameter.name
+            path = ("reference_point", name)
+            if not self.applies(parameter, values, active):
+                if name in given:
+                    raise Problem(
+                        f"reference_point: {name} does not apply there: it needs {conditions(parameter)}. Delete it.", path
+                    )
+                continue
+            value = given.get(name, self.fixed.get(name, trees.MISSING))
+            if name not in given and not whole:
+                active.append(name)
+                continue
+            if value is trees.MISSING:
+                raise Problem(
+                    f"reference_point lacks {name}: trial 0 needs a value for every searched key. "
+                    f"Add '{name}: {show(parameter.low if parameter.kind != 'choice' else parameter.choices[0])}'.",
+                    path,
+                    ("search", name),
+                )
+            where = "reference_point:" if name in given else "reference_point lacks it, and the experiment's own"
+            values[name] = parameter.accept(value, where, path, tuple(name.split(".")), ("search", name))
+            active.append(name)
+        return values
+
+
+def conditions(parameter: Parameter) -> str:
+    """`loss.name: triplet`, for messages."""
+    return ", ".join(
+        f"{key}: {' or '.join(str(value) for value in values)}" for key, values in parameter.when.items()
+    )
+
+
+def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
+    """Parents before children, otherwise as written; a Problem for an impossible condition or a circle."""
+    by_name = {parameter.name: parameter for parameter in parameters}
+    for parameter in parameters:
+        for key, wanted in parameter.when.items():
+            path = ("search", parameter.name, "when", key)
+            for value in wanted if key in by_name else ():
+                by_name[key].accept(value, f"search.{parameter.name}.when:", path, path[:2])
+    done: list[Parameter] = []
+    names: set[str] = set()
+    while len(done) < len(parameters):
+        ready = [
+            parameter
+            for parameter in parameters
+            if parameter.name not in names and all(key in names or key not in by_name for key in parameter.when)
+        ]
+        if not ready:
+            rest = [parameter.name for parameter in parameters if parameter.name not in names]
+            raise Problem(
+                f"search: the conditions of {' and '.join(rest)} wait for each other. Delete one 'when'.",
+                ("search", rest[0], "when"),
+                ("search", rest[0]),
+            )
+        done.append(ready[0])
+        names.add(ready[0].name)
+    return tuple(done)
+
+
+def _compiled(texts: list[str], known: set[str]) -> tuple[Expression, ...]:
+    compiled = []
+    for index, text in enumerate(texts):
+        paths = (("require", str(index)), ("require",))
+        try:
+            expression = compile_expression(text)
+        except ExpressionError as error:
+            raise Problem(f"require: {error}", *paths) from None
+        for name in expression.names:
+            if name not in known:
+                raise Problem(f"require: unknown key '{name}'{near_or_list(name, known, 'known keys')}", *paths)
+        compiled.append(expression)
+    return tuple(compiled)
