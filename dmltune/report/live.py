@@ -53,22 +53,23 @@ class View:
         if self.board is None:
             return Text(self.message, style="dim", overflow="ellipsis", no_wrap=True)
         board = self.board.snapshot()
-        parts: list[RenderableType] = [headline(board), table(board, rows=max(3, self.console.height - 6))]
+        parts: list[RenderableType] = [headline(board), table(board, rows=max(3, self.console.height - 7))]
         if not board.rows or time.monotonic() - self.said < MESSAGE_SECONDS:
             parts.append(Text(self.message, style="dim", overflow="ellipsis", no_wrap=True))
         return Group(*parts)
 
 
 def headline(board: Board) -> Text:
-    """`demo · glyphs-ccp   5 of 12 trials   best 41.2 % (trial 3)   2m10s, about 3m left`."""
+    """`demo · glyphs-ccp`, below it `5 of 12 trials   best 41.2 % (trial 3)   2m10s, about 3m05s left`."""
     finished = sum(row.state not in ("running", "interrupted") for row in board.rows.values())
-    parts = [f"{board.name} · {board.space_name}", f"{finished} of {board.trials_planned} trials"]
+    parts = [f"{finished} of {board.trials_planned} trials"]
     if (best := board.best_row()) is not None:
         parts.append(f"best {words.percent(best.best)} % (trial {best.number})")
     time_words = words.clock(time.time() - board.started)
     left = board.seconds_left()
     parts.append(time_words if left is None else f"{time_words}, about {words.clock(left)} left")
-    return Text("   ".join(parts), style="bold", overflow="ellipsis", no_wrap=True)
+    text = f"{board.name} · {board.space_name}\n{'   '.join(parts)}"
+    return Text(text, style="bold", overflow="ellipsis", no_wrap=True)
 
 
 def table(board: Board, rows: int) -> Table:

@@ -24,6 +24,7 @@ COLOURS = {"reference": "#d95f02", "baseline": "#555555", "search": "#1f77b4"}
 
 def draw(search: Board | SearchResult, path: Path) -> Path:
     """Writes .png or .svg by the ending of `path`. Pruned trials are hollow; failed ones have no score."""
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -42,7 +43,9 @@ def draw(search: Board | SearchResult, path: Path) -> Path:
         axis.set_xlabel(names[key])
     figure.suptitle(f"{search.name} · {search.space_name}", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    # The same search gives the same SVG: no date, no random names.
+    with rc_context({"svg.hashsalt": "dmltune", "svg.fonttype": "path"}):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
 

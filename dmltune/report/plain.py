@@ -41,5 +41,5 @@ def line(event: Event, row: TrialRow | None, metric: str) -> str:
     scores = f"step {row.step}/{row.max_steps}, {metric} {words.percent(row.score)} %"
     if event.kind == "progress":
         return f"{name}: {scores}, best {words.percent(row.best)} %"
-    reason = f": {row.reason}" if row.reason else ""
+    reason = f": {words.first_line(row.reason)}" if row.reason else ""
     return f"{name} {words.state(row)} at {scores}, best {words.percent(row.best)} %{reason}"

@@ -37,7 +37,7 @@ def summary(result: SearchResult, again: str, places: str = "") -> list[Renderab
         parts += [
             "",
             *(
-                Text(f"trial {row.number} failed: {first_line(row.reason)}", style="red")
+                Text(f"trial {row.number} failed: {words.first_line(row.reason)}", style="red")
                 for row in failures[:5]
             ),
         ]
@@ -128,10 +128,6 @@ def rows_of(rows: object) -> list[TrialRow]:
     """A board's rows by number, or a result's in order."""
     listed: Iterable[TrialRow] = rows.values() if isinstance(rows, dict) else rows  # type: ignore[assignment]
     return sorted(listed, key=lambda row: row.number)
-
-
-def first_line(reason: str) -> str:
-    return (reason.strip().splitlines() or ["no reason given"])[0][:200]
 
 
 def minus(left: float | None, right: float | None) -> float | None:

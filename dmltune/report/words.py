@@ -65,6 +65,11 @@ def state(row: TrialRow) -> str:
     return STATES.get(row.state, row.state)
 
 
+def first_line(reason: str) -> str:
+    """Reasons may be tracebacks; a line of a log is a line."""
+    return (reason.strip().splitlines() or ["no reason given"])[0][:200]
+
+
 def counts(rows: Iterable[TrialRow]) -> str:
     """`9 done, 2 pruned, 1 failed`."""
     states = [state(row) for row in rows]

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dmltune.cli.output import Output
+from dmltune.report.summary import store_option, summary
+from dmltune.search.board import SearchResult, TrialRow
+
+AGAIN = "dmltune search glyphs-ccp --name demo"
+
+
+def printed(result: SearchResult) -> str:
+    stream = io.StringIO()
+    Output("table", stream).show(*summary(result, AGAIN, " --data-root /data"))
+    return stream.getvalue()
+
+
+def test_winner_papers_point_and_baseline_stand_side_by_side_with_their_differences(result: SearchResult) -> None:
+    lines = [" ".join(line.split()) for line in printed(result).splitlines()]
+    assert "winner 2 42.6 +2.8 lambda=1.23e-5 proxies=16" in lines
+    assert "paper's point 0 40.5 +0.7 lambda=0.0002 proxies=8" in lines
+    assert "baseline 1 39.8 references=batch" in lines
+    assert "untrained embedder 18.3 -21.5" in lines
+    assert any("6 trials: 1 running, 3 done, 1 pruned, 1 failed" in line for line in lines)
+    assert "trial 4 failed: the loss is NaN" in lines
+
+
+def test_it_says_that_the_winner_is_the_best_of_many_and_test_classes_are_unread(result: SearchResult) -> None:
+    assert "The test classes have not been read" in printed(result)
+
+
+def test_next_commands_stand_on_one_line_each_with_everything_they_need(result: SearchResult) -> None:
+    lines = printed(result).splitlines()
+    assert any(line.startswith("  dmltune evaluate demo --split test --data-root /data ") for line in lines)
+    assert any(line.startswith(f"  {AGAIN} --trials 10 ") for line in lines)
+    assert any(line.startswith("  dmltune ui --store ") for line in lines)
+
+
+def test_an_interrupted_search_says_how_to_go_on(result: SearchResult) -> None:
+    text = printed(replace(result, interrupted=True))
+    assert "stopped before its end" in text
+    assert f"  {AGAIN} " in text
+
+
+def test_a_search_without_a_finished_trial_has_no_winner(result: SearchResult) -> None:
+    text = printed(replace(result, winner=None, reference=None, baseline=None, untrained_score=None, rows=()))
+    assert "no trial has finished" in text
+    assert "did not run" in text
+    assert "evaluate" not in text
+
+
+def test_it_says_when_nothing_beat_the_baseline(result: SearchResult) -> None:
+    strong = replace(result, baseline=TrialRow(1, "baseline", {}, "complete", 600, 600, 0.5, 0.5))
+    assert "Nothing beat the baseline." in printed(strong)
+    assert "Nothing beat the paper's point." in printed(replace(result, winner=result.reference))
+
+
+def test_no_table_is_wider_than_80_columns(result: SearchResult) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    for part in summary(result, AGAIN):
+        if hasattr(part, "columns"):
+            with console.capture() as captured:
+                console.print(part)
+            assert all(len(line) <= 80 for line in captured.get().splitlines())
+
+
+def test_the_default_store_needs_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DMLTUNE_STORE", raising=False)
+    assert store_option(tmp_path / "mlruns") == ""
+    assert store_option(tmp_path / "my runs") == " --store 'my runs'"
