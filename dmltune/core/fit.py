@@ -1,84 +1,159 @@
-"""The loop, read top to bottom: `fit` is a generator that yields one `Progress` per validation and calls nothing back."""
+"""The loop, read top to bottom: `fit` is a generator that yields one `Progress` per validation.
+
+C classes, b pool samples a class, D dimensions, N validation images.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from dmltune.core.objective import Objective
+from dmltune.core import collectives
+from dmltune.core.geometry import covering_radius
+from dmltune.core.objective import distribute
+from dmltune.core.retrieval import retrieval_metrics
+from dmltune.core.run import MEASURES, Diverged, Feed, Progress, Run, Schedule
 
+__all__ = ["MEASURES", "Diverged", "Feed", "Progress", "Run", "Schedule", "fit"]
 
-@dataclass(frozen=True)
-class Progress:
-    """What is known after a validation. `score` is `metrics[schedule.metric]`; reason: "" | max_steps | patience | stopped."""
-
-    step: int
-    max_steps: int
-    metrics: dict[str, float] = field(default_factory=dict)
-    score: float = 0.0
-    best_score: float = 0.0
-    best_step: int = 0
-    improved: bool = False
-    finished: bool = False
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When to validate and when to stop; `patience` counts validations without improvement."""
-
-    max_steps: int
-    validate_every: int
-    patience: int | None = None
-    metric: str = "map_at_r"
-    mode: Literal["max", "min"] = "max"
-
-
-class Diverged(Exception):
-    """The loss or the embeddings are no longer finite; raised on all ranks."""
-
-    def __init__(self, step: int, what: str) -> None:
-        super().__init__(f"{what} is not finite at step {step}")
-        self.step, self.what = step, what
-
-    def __reduce__(self) -> tuple[type[Diverged], tuple[int, str]]:
-        return type(self), (self.step, self.what)
-
-
-class Feed(Protocol):
-    """Where the images come from: uint8 (B, 3, H, W), or float in [0, 1]; training labels are 0..num_classes-1."""
-
-    @property
-    def num_classes(self) -> int: ...
-
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """This rank's slice of the batch of a step: (images_B3HW, labels_B)."""
-
-    def validation(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's share, in order: rank r has the items r::world."""
-
-    def pool(self, per_class: int, round: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """This rank's share of `per_class` fresh augmented samples a class: (images, labels_B, slot_B)."""
-
-
-class Run:
-    """The whole state of a training. (being written)"""
-
-    def __init__(
-        self, objective: Objective, optimizer: torch.optim.Optimizer, feed: Feed, schedule: Schedule
-    ) -> None:
-        raise NotImplementedError
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        raise NotImplementedError
-
-    def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        raise NotImplementedError
+_POLL_SECONDS = 0.005
+"""Several ranks exchange the wish to stop at most about this often, so that short steps stay short."""
+_LOOK_EVERY = 16
+"""On an accelerator the loss is looked at every so many steps: each look waits for the device."""
 
 
 def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Progress]:
-    raise NotImplementedError
+    """Validate at step 0 (a new run only), then train, and yield after every validation until finished.
+
+    The last `Progress` is finished; before it is yielded the best weights are loaded into the embedder, while
+    `run.state()` still gives the live ones. A restored run that had finished yields that last one again.
+    `should_stop` is asked between steps; rank 0's answer holds for all ranks.
+    """
+    model = distribute(run.objective)
+    stop = _Stop(should_stop)
+    if not run.started:
+        run.objective.references.start(lambda per_class: _pool(run, per_class))
+        run.started = True
+        yield _validate(run)
+    elif run.reason():
+        yield _finish(run, run.reason())
+    while not run.reason():
+        if stop.asked():
+            yield _finish(run, "stopped")
+            return
+        begin = time.perf_counter()
+        model.train()
+        images, labels = (part.to(run.device, non_blocking=True) for part in run.feed.batch(run.step))
+        loss: Tensor = model(images, labels)
+        validate = (run.step + 1) % run.schedule.validate_every == 0 or run.step + 1 >= run.schedule.max_steps
+        if validate or run.device.type == "cpu" or run.step % _LOOK_EVERY == 0:
+            _check_finite(run, float(loss.detach()), "loss")
+        run.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        run.optimizer.step()
+        run.count_step(loss.detach(), len(images) * collectives.world_size())
+        stop.step_seconds = time.perf_counter() - begin
+        run.seconds += stop.step_seconds
+        run.interval_seconds += stop.step_seconds
+        if validate:
+            yield _validate(run)
+
+
+def _validate(run: Run) -> Progress:
+    emb_ND, labels_N = _embed_validation(run)
+    _check_finite(run, float(emb_ND.sum()), "embedding")
+    metrics = {**run.interval_figures(), **_measure(emb_ND, labels_N), "seconds": run.seconds}
+    run.count_validation(metrics)
+    references, score = run.objective.references, run.sign * metrics[run.schedule.metric]
+    if run.step == 0:
+        run.metrics |= references.figures()
+    else:
+        weights_W = run.objective.weights_W().detach()
+        run.metrics |= references.after_validation(score, weights_W, lambda per_class: _pool(run, per_class))
+    return _finish(run, run.reason()) if run.reason() else run.progress()
+
+
+def _finish(run: Run, reason: str) -> Progress:
+    run.load_best()
+    return run.progress(reason)
+
+
+def _measure(emb_ND: Tensor, labels_N: Tensor) -> dict[str, float]:
+    """Computed by rank 0, so that all ranks hold the same numbers and decide alike."""
+    values = dict.fromkeys(MEASURES, 0.0)
+    if collectives.rank() == 0:
+        found = {**retrieval_metrics(emb_ND, labels_N), "covering_radius": covering_radius(emb_ND, labels_N)}
+        values = {name: found[name] for name in MEASURES}
+    return {name: collectives.broadcast_number(value) for name, value in values.items()}
+
+
+@torch.no_grad()
+def _embed_validation(run: Run) -> tuple[Tensor, Tensor]:
+    """The whole validation set in its own order, on every rank."""
+    embedder = run.objective.embedder.eval()
+    emb, labels = [_no_points(run)], [torch.zeros(0, dtype=torch.long, device=run.device)]
+    for images, labels_B in run.feed.validation():
+        emb.append(embedder(images.to(run.device, non_blocking=True)))
+        labels.append(labels_B.to(run.device))
+    emb_ND, labels_N = torch.cat(emb), torch.cat(labels)
+    place_N = torch.arange(len(labels_N), device=run.device) * collectives.world_size() + collectives.rank()
+    order_N = collectives.gather(place_N).argsort()
+    return collectives.gather(emb_ND)[order_N], collectives.gather(labels_N)[order_N]
+
+
+@torch.no_grad()
+def _pool(run: Run, per_class: int) -> tuple[Tensor, Tensor]:
+    """Fresh samples of every class embedded in inference mode: (emb_CbD, valid_Cb), the same on all ranks."""
+    embedder = run.objective.embedder.eval()
+    no_index = torch.zeros(0, dtype=torch.long, device=run.device)
+    emb, labels, slots = [_no_points(run)], [no_index], [no_index]
+    for images, labels_B, slot_B in run.feed.pool(per_class, run.pools_drawn):
+        emb.append(embedder(images.to(run.device, non_blocking=True)))
+        labels.append(labels_B.to(run.device))
+        slots.append(slot_B.to(run.device))
+    run.pools_drawn += 1
+    points_ND, label_N, slot_N = (collectives.gather(torch.cat(parts)) for parts in (emb, labels, slots))
+    _check_finite(run, float(points_ND.sum()), "embedding")
+    emb_CbD = points_ND.new_zeros((run.feed.num_classes, per_class, points_ND.shape[1]))
+    valid_Cb = torch.zeros(emb_CbD.shape[:2], dtype=torch.bool, device=run.device)
+    emb_CbD[label_N, slot_N] = points_ND
+    valid_Cb[label_N, slot_N] = True
+    return emb_CbD, valid_Cb
+
+
+def _no_points(run: Run) -> Tensor:
+    """A rank may have nothing to embed and still takes part in the gathering."""
+    weight = run.objective.embedder.projection.weight
+    return weight.new_zeros((0, run.objective.embedder.dim))
+
+
+def _check_finite(run: Run, value: float, what: str) -> None:
+    if not math.isfinite(value):
+        raise Diverged(run.step, what)
+
+
+class _Stop:
+    """The wish to stop: asked directly when alone, else rank 0's answer is broadcast every few steps."""
+
+    def __init__(self, should_stop: Callable[[], bool] | None) -> None:
+        self.should_stop = should_stop or (lambda: False)
+        self.step_seconds = 0.0
+        self.steps_left = 0
+
+    def asked(self) -> bool:
+        if collectives.world_size() == 1:
+            return self.should_stop()
+        self.steps_left -= 1
+        if self.steps_left > 0:
+            return False
+        # Rank 0 also says when to ask again: the ranks' clocks differ.
+        wait = min(100, math.ceil(_POLL_SECONDS / max(1e-6, self.step_seconds))) if self.step_seconds else 1
+        answer = collectives.broadcast_number(
+            -1.0 if collectives.rank() == 0 and self.should_stop() else wait
+        )
+        self.steps_left = int(answer)
+        return answer < 0

@@ -1,0 +1,222 @@
+"""The whole state of a training, and what `fit` says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from dmltune.core.objective import Objective
+from dmltune.errors import UserError, nearest
+
+MEASURES = ("map_at_r", "precision_at_1", "covering_radius")
+"""What every validation measures."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is known after a validation. `score` is `metrics[schedule.metric]`.
+
+    reason: "" while it goes on, then "max_steps", "patience" or "stopped".
+    """
+
+    step: int
+    max_steps: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    score: float = 0.0
+    best_score: float = 0.0
+    best_step: int = 0
+    improved: bool = False
+    finished: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When to validate and when to stop; `patience` counts validations without improvement."""
+
+    max_steps: int
+    validate_every: int
+    patience: int | None = None
+    metric: str = "map_at_r"
+    mode: Literal["max", "min"] = "max"
+
+    def __post_init__(self) -> None:
+        if self.metric not in MEASURES:
+            known = ", ".join(MEASURES)
+            raise UserError(f"no metric '{self.metric}'; there are {known}{nearest(self.metric, MEASURES)}")
+        if self.validate_every < 1:
+            raise UserError(f"validate_every must be at least 1; got {self.validate_every}")
+
+
+class Diverged(Exception):
+    """The loss or the embedding is no longer finite; raised on all ranks, before the weights take it up."""
+
+    def __init__(self, step: int, what: str) -> None:
+        super().__init__(f"the {what} is not finite at step {step}; lower optimizer.lr")
+        self.step, self.what = step, what
+
+    def __reduce__(self) -> tuple[type[Diverged], tuple[int, str]]:
+        return type(self), (self.step, self.what)
+
+
+class Feed(Protocol):
+    """Where the images come from: uint8 (B, 3, H, W), or float in [0, 1]; labels are 0..num_classes-1."""
+
+    @property
+    def num_classes(self) -> int: ...
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """This rank's slice of the batch of a step (equal on all ranks in length): (images_B3HW, labels_B)."""
+
+    def validation(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """This rank's share, in order: rank r has the items r::world."""
+
+    def pool(self, per_class: int, round: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """This rank's share of `per_class` fresh augmented samples a class: (images, labels_B, slot_B)."""
+
+
+class Run:
+    """A training that `fit` advances. `state()` and `restore()` carry it over to another process bit for bit."""
+
+    def __init__(
+        self, objective: Objective, optimizer: torch.optim.Optimizer, feed: Feed, schedule: Schedule
+    ) -> None:
+        self.objective, self.optimizer, self.feed, self.schedule = objective, optimizer, feed, schedule
+        self.device = next(objective.embedder.parameters()).device
+        self.started = False
+        self.step = 0
+        self.best_score = self.sign * -torch.inf
+        self.best_step = 0
+        self.validations_without_improvement = 0
+        self.best_weights: dict[str, Tensor] = {}
+        self.metrics: dict[str, float] = {}
+        self.pools_drawn = 0
+        self.seconds = 0.0
+        self.interval_seconds = 0.0
+        self._steps_since = 0
+        self._images_since = 0
+        self._loss_since = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._live_weights: dict[str, Tensor] | None = None
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.schedule.mode == "max" else -1
+
+    def reason(self) -> str:
+        """Why the run is over ("max_steps", "patience"), or ""."""
+        patience = self.schedule.patience
+        if not self.started:
+            return ""
+        if self.step >= self.schedule.max_steps:
+            return "max_steps"
+        return "patience" if patience is not None and self.validations_without_improvement >= patience else ""
+
+    def count_step(self, loss: Tensor, images: int) -> None:
+        self.step += 1
+        self._steps_since += 1
+        self._images_since += images
+        self._loss_since += loss
+
+    def interval_figures(self) -> dict[str, float]:
+        """Mean loss and speed since the last validation; nothing before the first step."""
+        if not self._steps_since:
+            return {}
+        loss = float(self._loss_since) / self._steps_since
+        return {"loss": loss, "images_per_s": self._images_since / max(1e-9, self.interval_seconds)}
+
+    def count_validation(self, metrics: dict[str, float]) -> None:
+        """Keep the weights when the score is the best so far, and begin the next interval."""
+        self.metrics = metrics
+        score = metrics[self.schedule.metric]
+        if self.sign * score > self.sign * self.best_score:
+            self.best_score, self.best_step, self.validations_without_improvement = score, self.step, 0
+            self.best_weights = _copy(self.objective.embedder.state_dict())
+        else:
+            self.validations_without_improvement += 1
+        self.interval_seconds = 0.0
+        self._steps_since = self._images_since = 0
+        self._loss_since.zero_()
+
+    def load_best(self) -> None:
+        """The best weights into the embedder; `state()` goes on giving the live ones."""
+        if self._live_weights is None:
+            self._live_weights = _copy(self.objective.embedder.state_dict())
+        self.objective.embedder.load_state_dict(self.best_weights)
+
+    def progress(self, reason: str = "") -> Progress:
+        return Progress(
+            step=self.step,
+            max_steps=self.schedule.max_steps,
+            metrics=dict(self.metrics),
+            score=self.metrics.get(self.schedule.metric, self.best_score),
+            best_score=self.best_score,
+            best_step=self.best_step,
+            improved=self.started and self.best_step == self.step,
+            finished=bool(reason),
+            reason=reason,
+        )
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, JSON-able meta): model, references, optimiser, best weights, counters, torch's generators."""
+        live = {f"embedder.{name}": value for name, value in (self._live_weights or {}).items()}
+        packed = self.optimizer.state_dict()
+        tensors = {f"model.{name}": value for name, value in {**self.objective.state_dict(), **live}.items()}
+        tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
+        tensors["generator.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["generator.cuda"] = torch.cuda.get_rng_state(self.device)
+        numbers: dict[str, Any] = {}
+        for index, entries in packed["state"].items():
+            for name, value in entries.items():
+                kept: dict[str, Any] = tensors if isinstance(value, Tensor) else numbers
+                kept[f"optimizer.{index}.{name}"] = value
+        meta = {name: getattr(self, name) for name in _COUNTERS}
+        meta["best_score"] = self.best_score if self.best_weights else None
+        meta["loss_since"] = float(self._loss_since)
+        meta["optimizer"] = {"groups": packed["param_groups"], "numbers": numbers}
+        return _copy(tensors), meta
+
+    def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """Become the run whose `state()` this is; the schedule and the feed stay this run's own."""
+        self.objective.load_state_dict(_under("model.", tensors))
+        self.best_weights = _copy(_under("best.", tensors))
+        self._live_weights = None
+        self._restore_optimizer(_under("optimizer.", tensors), meta["optimizer"])
+        for name in _COUNTERS:
+            setattr(self, name, meta[name])
+        if meta["best_score"] is not None:
+            self.best_score = meta["best_score"]
+        self._loss_since.fill_(meta["loss_since"])
+        torch.set_rng_state(tensors["generator.cpu"].cpu())
+        if self.device.type == "cuda" and "generator.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["generator.cuda"].cpu(), self.device)
+
+    def _restore_optimizer(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        state: dict[int, dict[str, Any]] = {}
+        for name, value in {**tensors, **_under("optimizer.", meta["numbers"])}.items():
+            index, _, entry = name.partition(".")
+            if isinstance(value, Tensor) and value.shape == weights[int(index)].shape and value.dim():
+                # Fused optimisers walk the memory: moments must lie in it as their weight does (channels last).
+                value = torch.empty_like(weights[int(index)]).copy_(value)
+            state.setdefault(int(index), {})[entry] = value
+        groups = [{n: tuple(v) if n == "betas" else v for n, v in group.items()} for group in meta["groups"]]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+_COUNTERS = (
+    *("started", "step", "best_step", "validations_without_improvement", "metrics", "pools_drawn"),
+    *("seconds", "interval_seconds", "_steps_since", "_images_since"),
+)
+
+
+def _copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().clone() for name, value in tensors.items()}
+
+
+def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
