@@ -1,0 +1,40 @@
+"""dmltune finds the best deep-metric-learning recipe for an image-retrieval problem: laptop or Ray cluster.
+
+    experiment = dmltune.load_experiment("glyphs-ccp")
+    result = dmltune.search(experiment, space_name="glyphs-ccp", trials=12)
+    for report in dmltune.train(experiment): ...
+    dmltune.evaluate(result.name, split="test")
+
+Names are loaded when they are used: `import dmltune` is quick, and torch, Ray and MLflow come when something
+needs them. `dmltune.train` and `dmltune.search` are packages that can be called.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dmltune.errors import UserError
+    from dmltune.evaluation import evaluate
+    from dmltune.experiment import Experiment, load_experiment
+    from dmltune.search.run import search
+    from dmltune.train.local import train
+
+__all__ = ["Experiment", "UserError", "evaluate", "load_experiment", "search", "train"]
+
+_HOMES = {
+    "Experiment": "dmltune.experiment",
+    "load_experiment": "dmltune.experiment",
+    "UserError": "dmltune.errors",
+    "search": "dmltune.search",
+    "train": "dmltune.train",
+    "evaluate": "dmltune.evaluation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dmltune' has no attribute '{name}'")
+    home = importlib.import_module(_HOMES[name])
+    return home if name in ("search", "train") else getattr(home, name)

@@ -1,0 +1,108 @@
+"""`dmltune.evaluate`: how well a trained embedder retrieves. The only place that opens test classes, and only
+when asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from dmltune.core import checkpoint
+from dmltune.core.embedder import Embedder
+from dmltune.core.retrieval import retrieval_metrics
+from dmltune.data import catalog
+from dmltune.data.feed import evaluation_batches
+from dmltune.data.images import ImageSet, Indices
+from dmltune.errors import UserError, nearest
+from dmltune.experiment import Experiment
+from dmltune.store import Store
+from dmltune.tracking import Run, Tracker
+from dmltune.train.build import build_embedder, training_half, validation_split
+
+SPLITS = ("validation", "test")
+SMALL = 64  # up to this side in pixels the raw image is compared too: what any method has to beat
+
+
+def evaluate(
+    run: str,
+    *,
+    split: Literal["validation", "test"] = "validation",
+    store: Store | None = None,
+    data_root: Path | None = None,
+) -> dict[str, Any]:
+    """Retrieval metrics (fractions) of the winner of a search, of a training, or of one run by its id."""
+    if split not in SPLITS:
+        raise UserError(f"--split must be validation or test; got '{split}'{nearest(split, SPLITS)}")
+    tracker = Tracker(store or Store.at())
+    found = _run_with_model(tracker, run)
+    folder = tracker.model_folder(found.info.run_id)
+    if folder is None:
+        state = found.data.tags.get("dmltune.model", "it did not finish")
+        raise UserError(f"run {found.info.run_id} has no model ({state}). Evaluate a run that has one.")
+    state_dict, about = checkpoint.load_model(folder)
+    experiment = Experiment.from_dict(about["experiment"])
+    embedder = build_embedder(experiment.with_values({"backbone.weights": "none"}), about["normalise"])
+    embedder.load_state_dict(state_dict)
+
+    images, indices = _images(experiment, split, data_root)
+    labels_N = torch.from_numpy(images.labels_N[indices])
+    metrics = retrieval_metrics(_embed(embedder, images, indices, experiment.data.size), labels_N)
+    document: dict[str, Any] = {
+        "name": found.data.tags.get("dmltune.search", run),
+        "trial": found.data.tags.get("dmltune.number", ""),
+        "run_id": found.info.run_id,
+        "split": split,
+        "data": experiment.data.name,
+        "fingerprint": images.fingerprint,
+        "images": len(indices),
+        "classes": len(set(labels_N.tolist())),
+        "trained_on": about["data"],
+        "step": about["step"],
+        **metrics,
+    }
+    if experiment.data.size <= SMALL:
+        raw = retrieval_metrics(_raw_pixels(images, indices, experiment.data.size), labels_N)
+        document["raw_pixels"] = {key: raw[key] for key in ("map_at_r", "precision_at_1")}
+    numbers = {f"{split}_{k}": float(v) for k, v in metrics.items()}
+    tracker.log(found.info.run_id, int(about["step"]), numbers)
+    return document
+
+
+def _run_with_model(tracker: Tracker, name_or_run: str) -> Run:
+    found = tracker.find(name_or_run)
+    if found is None:
+        known = tracker.names()
+        hint = nearest(name_or_run, known) or (f"; there are {', '.join(known)}" if known else "")
+        raise UserError(f"no search, training or run '{name_or_run}' in this store{hint}")
+    winner = found.data.tags.get("dmltune.winner")
+    if winner:
+        return tracker.client.get_run(winner)
+    if found.data.tags.get("dmltune.number") == "parent" and "dmltune.model" not in found.data.tags:
+        raise UserError(
+            f"'{name_or_run}' has no complete trial yet. Continue it with the same command, then evaluate."
+        )
+    return found
+
+
+def _images(experiment: Experiment, split: str, data_root: Path | None) -> tuple[ImageSet, Indices]:
+    if split == "test":
+        test = catalog.load(experiment.data.name, "test", data_root)
+        return test, range(len(test))
+    train = training_half(experiment.data.name, str(data_root) if data_root else None)
+    return train, validation_split(experiment, train).validation_N
+
+
+@torch.inference_mode()
+def _embed(embedder: Embedder, images: ImageSet, indices: Indices, size: int) -> Tensor:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    embedder.to(device).eval()
+    batches = evaluation_batches(images, indices, size)
+    return torch.cat([embedder(batch.to(device)).cpu() for batch, _ in batches])
+
+
+def _raw_pixels(images: ImageSet, indices: Indices, size: int) -> Tensor:
+    batches = evaluation_batches(images, indices, size)
+    return torch.cat([batch[:, :1].flatten(1) for batch, _ in batches]).float() / 255

@@ -1,0 +1,21 @@
+"""Ray Tune + Optuna: which trials run. Called (`dmltune.search(experiment, space_name=…)`), it searches."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Callable(ModuleType):
+    """The public function and this package share their name; importing the package must not hide the
+    function.
+    """
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        from dmltune.search.run import search
+
+        return search(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,289 @@
+"""`dmltune.search`: from an experiment with a space to a winner, resumable by name."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time as clock
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+from dmltune.errors import UserError
+from dmltune.experiment import Experiment
+from dmltune.search.board import Board, SearchResult, TrialRow, Watch
+from dmltune.search.logbook import Logbook
+from dmltune.search.proposals import Proposer
+from dmltune.store import Store, checked_name
+from dmltune.tracking import Tracker, about_versions
+from dmltune.train.build import check
+from dmltune.train.identity import claimed
+from dmltune.train.orders import Order
+
+ACTOR_FAILURES = (
+    3  # how often Tune may replace a trial's dead actor; the training goes on in its slot meanwhile
+)
+
+
+def search(
+    experiment: Experiment,
+    *,
+    space_name: str,
+    name: str | None = None,
+    trials: int | None = None,
+    time: float | None = None,
+    workers: int = 1,
+    concurrent: int | None = None,
+    isolation: Literal["slot", "trial"] = "slot",
+    store: Store | None = None,
+    data_root: Path | None = None,
+    address: str | None = None,
+    watch: Watch | None = None,
+) -> SearchResult:
+    """Run `trials` points of the space (trial 0 is the reference point) and, besides, the baseline.
+
+    The same `name` goes on where it stopped; `time` (seconds) ends it early, to be continued. Only the
+    training half of the data set is read: scores are those of the validation classes.
+    """
+    points = experiment.trials if trials is None else trials
+    _check_budget(experiment, points, time, workers, concurrent)
+    name = checked_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
+    store = store or Store.at()
+    fingerprint = check(experiment, data_root)
+    tracker = Tracker(store)
+    with claimed(store, name, experiment, fingerprint):
+        tracker.close_stale()
+        experiment_id = tracker.experiment(space_name)
+        parent = _open_parent(tracker, experiment_id, name, experiment, fingerprint)
+        planned = points + bool(experiment.baseline)
+        board = Board(name, space_name, experiment.objective.metric, experiment.objective.mode, planned)
+        board.deadline = clock.time() + time if time else None
+        logbook = Logbook(store, tracker, board, experiment.space, parent, watch)
+        interrupted = False
+        try:
+            if logbook.interrupted() or len(logbook.trials()) < planned:
+                interrupted = _run(
+                    experiment, logbook, store, data_root, address,
+                    points=points, workers=workers, concurrent=concurrent, isolation=isolation,
+                )  # fmt: skip
+        except BaseException as error:
+            _leave(logbook, tracker, parent, f"{type(error).__name__}: {error}".splitlines()[0])
+            raise
+        result = _result(experiment, logbook, experiment_id, parent, store, interrupted)
+        _close_parent(tracker, result)
+        return result
+
+
+def _run(
+    experiment: Experiment,
+    logbook: Logbook,
+    store: Store,
+    data_root: Path | None,
+    address: str | None,
+    *,
+    points: int,
+    workers: int,
+    concurrent: int | None,
+    isolation: str,
+) -> bool:
+    """Everything that needs Ray. True when it was stopped before its end."""
+    from dmltune.train.cluster import plan, ray_session
+
+    with ray_session(address) as session, _stop_signals(logbook.message) as stopped:
+        from ray import tune
+
+        from dmltune.search.proxy import TrialProxy
+        from dmltune.search.schedule import scheduler_for
+        from dmltune.search.searcher import Recorder, StudySearcher
+        from dmltune.train.slots import BROKER, running_slots
+
+        layout = plan(session, workers, concurrent)
+        logbook.board.concurrent = layout.concurrent
+        with running_slots(session, layout, isolation) as slots:
+            deadline = logbook.board.deadline
+
+            def stop_all() -> bool:
+                late = deadline is not None and clock.time() > deadline
+                return stopped.is_set() or late or slots.failure() is not None
+
+            def make_order(row: TrialRow, point: Experiment) -> Order:
+                return Order(
+                    id=f"{logbook.board.name}/{row.number:04d}",
+                    experiment=point.to_dict(),
+                    folder=str(logbook.trial_folder(row.number)),
+                    data_root=str(Path(data_root).absolute()) if data_root else None,
+                    threads=layout.threads,
+                )
+
+            known = logbook.trials()
+            searcher = StudySearcher(
+                experiment,
+                logbook,
+                Proposer(
+                    experiment.space, experiment.sampler, _direction(experiment), points,
+                    seed=experiment.seed + 1000 * len(known),  # a resumed search does not draw points again
+                ),
+                points=points,
+                concurrent=layout.concurrent,
+                make_order=make_order,
+                address={"broker": BROKER, "namespace": session.namespace},
+                close_order=slots.broker.close.remote,
+                may_start=lambda: not stop_all(),
+            )  # fmt: skip
+            proxy = tune.with_resources(
+                TrialProxy, tune.PlacementGroupFactory([{"node:__internal_head__": 0.001}])
+            )  # beside the driver, without taking a core from the slots
+            tuner = tune.Tuner(
+                proxy,
+                tune_config=tune.TuneConfig(
+                    search_alg=searcher,
+                    scheduler=scheduler_for(experiment, [t for t in known if t.state.is_finished()]),
+                    num_samples=1_000_000,  # the searcher says when it is over
+                    reuse_actors=True,
+                    trial_name_creator=lambda trial: trial.trial_id,
+                    trial_dirname_creator=lambda trial: trial.trial_id,
+                ),
+                run_config=tune.RunConfig(
+                    name="search",
+                    storage_path=str(session.scratch / "tune"),
+                    stop=_stopper(stop_all),
+                    callbacks=[Recorder(searcher)],
+                    failure_config=tune.FailureConfig(max_failures=ACTOR_FAILURES),
+                    verbose=0,
+                ),
+            )
+            tuner.fit()
+            if (failure := slots.failure()) is not None:
+                raise failure
+            reason = "stopped; the same command continues" if stopped.is_set() else "time is up"
+            for number in logbook.under_way:
+                logbook.interrupt(number, reason)
+            return bool(logbook.interrupted()) or len(logbook.trials()) < logbook.board.trials_planned
+
+
+def _stopper(stop_all: Callable[[], bool]) -> Any:
+    from ray.tune.stopper import Stopper
+
+    class StopAll(Stopper):
+        def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+            return False
+
+        def stop_all(self) -> bool:
+            return stop_all()
+
+        def __reduce__(self) -> Any:
+            return (dict, ())  # Tune pickles stoppers into a snapshot that nobody reads
+
+    return StopAll()
+
+
+@contextlib.contextmanager
+def _stop_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
+    """The first Ctrl-C (or SIGTERM) ends the search cleanly, the second one at once."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+        say("stopping cleanly; once more to stop at once")
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _check_budget(
+    experiment: Experiment, points: int, time: float | None, workers: int, concurrent: int | None
+) -> None:
+    if not experiment.searchable:
+        raise UserError("this experiment has nothing to search (no `search:` section); use `dmltune train`")
+    for option, value in (("--trials", points), ("--workers", workers), ("--concurrent", concurrent)):
+        if value is not None and value < 1:
+            raise UserError(f"{option} must be at least 1; got {value}")
+    if time is not None and time <= 0:
+        raise UserError(f"--time must be above 0; got {time:g} s")
+
+
+def _open_parent(
+    tracker: Tracker, experiment_id: str, name: str, experiment: Experiment, fingerprint: str
+) -> str:
+    tags = {
+        "dmltune.role": "search",
+        "dmltune.state": "running",
+        "dmltune.reason": "",
+        "dmltune.seed": experiment.seed,
+        "dmltune.data": f"{experiment.data.name}:{fingerprint}",
+        "dmltune.protocol": experiment.objective.protocol,
+        "mlflow.note.content": experiment.about,
+        **about_versions(),
+    }
+    key = {"dmltune.search": name, "dmltune.number": "parent"}
+    run_id = tracker.open_run(experiment_id, name, key, _flat(experiment.to_dict()), tags)
+    tracker.log_json(run_id, "experiment.json", experiment.to_dict())
+    return run_id
+
+
+def _close_parent(tracker: Tracker, result: SearchResult) -> None:
+    winner = result.winner
+    if winner is not None and winner.best is not None:
+        tracker.log(result.parent_run_id, winner.number, {"best_" + result.metric: winner.best})
+        tracker.tag(
+            result.parent_run_id, {"dmltune.winner": winner.run_id, "dmltune.winner_trial": winner.number}
+        )
+    tracker.log_json(result.parent_run_id, "result.json", result.to_dict())
+    state: Literal["interrupted", "complete"] = "interrupted" if result.interrupted else "complete"
+    tracker.close_run(result.parent_run_id, state, "the same command continues" if result.interrupted else "")
+
+
+def _leave(logbook: Logbook, tracker: Tracker, parent: str, reason: str) -> None:
+    """Something unforeseen ends the search: no run stays RUNNING, everything can be continued."""
+    with contextlib.suppress(Exception):
+        for number in logbook.under_way:
+            logbook.interrupt(number, reason)
+        tracker.close_run(parent, "interrupted", reason)
+
+
+def _result(
+    experiment: Experiment, logbook: Logbook, experiment_id: str, parent: str, store: Store, interrupted: bool
+) -> SearchResult:
+    board = logbook.board
+    rows = tuple(sorted(board.rows.values(), key=lambda row: row.number))
+    return SearchResult(
+        name=board.name,
+        space_name=board.space_name,
+        metric=board.metric,
+        mode=board.mode,
+        protocol=experiment.objective.protocol,
+        rows=rows,
+        winner=board.best_row("reference", "search"),
+        reference=next((row for row in rows if row.role == "reference"), None),
+        baseline=next((row for row in rows if row.role == "baseline"), None),
+        untrained_score=logbook.untrained_score(),
+        experiment_id=experiment_id,
+        parent_run_id=parent,
+        store=store.root,
+        interrupted=interrupted,
+    )
+
+
+def _direction(experiment: Experiment) -> Literal["maximize", "minimize"]:
+    return "maximize" if experiment.objective.mode == "max" else "minimize"
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

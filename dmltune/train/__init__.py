@@ -1,0 +1,23 @@
+"""Ray Train: what one worker does, how a worker group is started. Called (`dmltune.train(experiment)`), it
+trains.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Callable(ModuleType):
+    """The public function and this package share their name; importing the package must not hide the
+    function.
+    """
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        from dmltune.train.local import train
+
+        return train(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

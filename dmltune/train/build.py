@@ -1,0 +1,110 @@
+"""From the description of a training run to the things that run it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from dmltune.core import backbones, collectives, losses, optimizers, poolings, references
+from dmltune.core.embedder import Embedder
+from dmltune.core.fit import Run, Schedule
+from dmltune.core.objective import Objective
+from dmltune.data import catalog
+from dmltune.data.feed import Feed
+from dmltune.data.images import ImageSet
+from dmltune.data.splits import Split, split
+from dmltune.experiment import Experiment
+
+SPLIT_SEED = (
+    0  # the deal of the classes is the protocol's, not the trial's: all trials are validated on the same ones
+)
+
+
+@lru_cache(maxsize=4)  # a warm worker reads a data set once
+def training_half(name: str, data_root: str | None) -> ImageSet:
+    """The images that `search` and `train` may see: never a test class."""
+    return catalog.load(name, "train", Path(data_root) if data_root else None)
+
+
+def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
+    """A fresh training of this rank, the same on all ranks but for its share of the data."""
+    torch.manual_seed(experiment.seed)
+    feed = build_feed(experiment, data_root)
+    objective = build_objective(experiment, feed.num_classes).to(device)
+    return Run(objective, build_optimizer(experiment, objective), feed, schedule_of(experiment))
+
+
+def build_feed(experiment: Experiment, data_root: str | None) -> Feed:
+    train = training_half(experiment.data.name, data_root)
+    return Feed(
+        train,
+        validation_split(experiment, train),
+        size=experiment.data.size,
+        batch_size=experiment.batch.size,
+        samples_per_class=experiment.batch.samples_per_class,
+        augment=experiment.data.augment,
+        seed=experiment.seed,
+        rank=collectives.rank(),
+        world=collectives.world_size(),
+    )
+
+
+def validation_split(experiment: Experiment, train: ImageSet) -> Split:
+    """Training and validation classes of the experiment's protocol and fold."""
+    return split(train.labels_N, experiment.objective.protocol, experiment.fold, SPLIT_SEED)
+
+
+def build_objective(experiment: Experiment, num_classes: int) -> Objective:
+    """Embedder, loss and references; the references say whether points are normalised by l2 or lip."""
+    dim = experiment.embedding.dim
+    chosen = experiment.references
+    refs = references.load(chosen.name, num_classes, dim, **chosen.parameters)
+    loss = losses.load(experiment.loss.name, num_classes, dim, **experiment.loss.parameters)
+    return Objective(build_embedder(experiment, refs.normalise), loss, refs)
+
+
+def build_optimizer(experiment: Experiment, objective: Objective) -> torch.optim.Optimizer:
+    chosen = experiment.optimizer
+    groups = optimizers.parameter_groups(
+        objective, chosen.lr, chosen.weight_decay, chosen.new_layer_factor, chosen.proxy_factor
+    )
+    extras = {key: value for key in ("betas", "momentum") if (value := getattr(chosen, key)) is not None}
+    return optimizers.build(chosen.name, groups, **extras)
+
+
+def build_embedder(experiment: Experiment, normalise: str) -> Embedder:
+    backbone = backbones.load(experiment.backbone.name, experiment.backbone.weights)
+    pooling = poolings.load(
+        experiment.pooling.name, experiment.embedding.dim, **experiment.pooling.parameters
+    )
+    return Embedder(backbone, pooling, experiment.embedding.dim, normalise, experiment.backbone.frozen_bn)  # type: ignore[arg-type]
+
+
+def schedule_of(experiment: Experiment) -> Schedule:
+    return Schedule(
+        max_steps=experiment.max_steps,
+        validate_every=experiment.validate_every,
+        patience=experiment.patience,
+        metric=experiment.objective.metric,
+        mode=experiment.objective.mode,
+    )
+
+
+def check(experiment: Experiment, data_root: Path | None, world: int = 1) -> str:
+    """Everything that can be wrong before Ray starts: data, split, batch, names, weights. Returns the data's
+    fingerprint.
+    """
+    runs = [experiment.reference_experiment(), experiment.baseline_experiment()]
+    root = str(data_root) if data_root else None
+    for run in runs:
+        if run is None:
+            continue
+        backbones.load(run.backbone.name, run.backbone.weights)
+        feed = build_feed(run, root)
+        try:
+            build_objective(run, feed.num_classes)
+        finally:
+            feed.close()
+    return training_half(experiment.data.name, root).fingerprint

@@ -1,0 +1,42 @@
+"""What travels between those who want a trial trained and the workers that train it: plain, numbered,
+idempotent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Order:
+    """Train this experiment in this folder; a checkpoint found there is continued."""
+
+    id: str  # the same trial always has the same id, so posting twice is posting once
+    experiment: dict[str, Any]
+    folder: str
+    data_root: str | None = None
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """One validation of one trial. `number` counts them, so that a repeated or stale one is recognised."""
+
+    number: int
+    step: int
+    max_steps: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    score: float | None = None
+    best_score: float | None = None
+    best_step: int = 0
+    finished: bool = False
+    reason: str = ""  # why it finished
+    failure: str = ""  # set when the trial cannot go on: one line
+
+
+def failed(reason: str, number: int = 1_000_000, step: int = 0, max_steps: int = 0) -> Report:
+    """The last report of a trial that cannot go on."""
+    return Report(
+        number=number, step=step, max_steps=max_steps, finished=True, reason="failed", failure=reason
+    )

@@ -1,0 +1,84 @@
+"""One trial in its folder: begun or continued, validated, kept.
+
+last/   everything that resuming needs, replaced at every validation
+best/   the embedder of the best validation, as it is served (safetensors and JSON)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dmltune.core import checkpoint, collectives
+from dmltune.core.fit import Progress, fit
+from dmltune.data.feed import Feed
+from dmltune.experiment import Experiment
+from dmltune.train.build import build_run, training_half
+from dmltune.train.orders import Order, Report
+
+
+def run_trial(
+    order: Order, device: torch.device, should_stop: Callable[[], bool] | None = None
+) -> Iterator[Report]:
+    """Yields a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
+
+    A checkpoint found in the folder is continued; its report comes again, because whoever asked for it may
+    have died.
+    """
+    experiment = Experiment.from_dict(order.experiment)
+    folder = Path(order.folder)
+    last = folder / "last"
+    first = collectives.rank() == 0
+    run = build_run(experiment, order.data_root, device)
+    number = 0
+    try:
+        if (last / checkpoint.CHECKPOINT).is_file():
+            tensors, meta = checkpoint.load(last)
+            run.restore(tensors, meta["run"])
+            report = Report(**meta["report"])
+            yield report
+            if report.finished:
+                return
+            number = report.number + 1
+        for progress in fit(run, should_stop):
+            if progress.reason == "stopped":
+                return
+            report = _report(number, progress)
+            if first:
+                if progress.improved:
+                    _save_best(folder / "best", run, experiment, order, progress)
+                tensors, meta = run.state()
+                checkpoint.save(last, tensors, {"run": meta, "report": vars(report)})
+            yield report
+            number += 1
+    finally:
+        if isinstance(run.feed, Feed):
+            run.feed.close()
+
+
+def _report(number: int, progress: Progress) -> Report:
+    return Report(
+        number=number,
+        step=progress.step,
+        max_steps=progress.max_steps,
+        metrics=dict(progress.metrics),
+        score=progress.score,
+        best_score=progress.best_score,
+        best_step=progress.best_step,
+        finished=progress.finished,
+        reason=progress.reason,
+    )
+
+
+def _save_best(folder: Path, run: Any, experiment: Experiment, order: Order, progress: Progress) -> None:
+    description = {
+        "experiment": experiment.to_dict(),
+        "normalise": run.objective.embedder.normalise,
+        "data": training_half(experiment.data.name, order.data_root).fingerprint,
+        "step": progress.step,
+        "validation": progress.metrics,
+    }
+    checkpoint.save_model(folder, run.objective.embedder.state_dict(), description)
