@@ -7,4 +7,13 @@ from dmltune.experiment.parameter import Parameter
 from dmltune.experiment.places import SpaceInfo, spaces
 from dmltune.experiment.space import SearchSpace
 
-__all__ = ["Experiment", "Job", "Parameter", "SearchSpace", "SpaceInfo", "load_experiment", "load_job", "spaces"]
+__all__ = [
+    "Experiment",
+    "Job",
+    "Parameter",
+    "SearchSpace",
+    "SpaceInfo",
+    "load_experiment",
+    "load_job",
+    "spaces",
+]

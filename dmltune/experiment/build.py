@@ -14,7 +14,7 @@ from dmltune.experiment.explain import problem_of
 from dmltune.experiment.model import Experiment
 from dmltune.experiment.parameter import Parameter, is_scalar
 from dmltune.experiment.space import SearchSpace
-from dmltune.experiment.wording import Path, Problem, kind_of, unknown
+from dmltune.experiment.wording import Path, Problem, kind_of, show, unknown
 
 DEFAULT_NAMES = {"backbone": "resnet20", "pooling": "gap", "references": "batch", "optimizer": "adam"}
 DEFAULT_BETAS = [0.9, 0.999]
@@ -39,6 +39,10 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
         raise problem_of(error, Experiment) from None
     if between_keys:
         rules.check_values(trees.flatten(experiment.to_dict()))
+        for section in components.CHECKED_TOGETHER:
+            reason = components.refused(section, complete[section])
+            if reason:
+                raise Problem(reason, *((section, key) for key in complete[section]))
     if experiment.searchable:
         reference = SearchSpace.build(experiment.to_dict()).reference_point
         experiment = experiment.model_copy(update={"reference_point": dict(reference)})
@@ -56,6 +60,9 @@ def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
     trees.lay_over(complete, tree)
     complete.pop("extends", None)
     for key in complete:
+        if key.split(".")[0] in trees.SECTIONS and "." in key:
+            nested = show(trees.nested(key, complete[key]))[1:-1]
+            raise Problem(f"a dotted key is for search and the command line. Write '{nested}'.", (key,))
         if key not in Experiment.model_fields:
             raise Problem(unknown(key, [*Experiment.model_fields, "extends"]), (str(key),))
     _check_finite(complete, ())
@@ -73,7 +80,14 @@ def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
         if complete.get(key) is None:
             complete[key] = {}
         if not isinstance(complete[key], dict):
-            raise Problem(f"{key} must be a mapping of 'key: value' lines; got {kind_of(complete[key])}.", (key,))
+            raise Problem(
+                f"{key} must be a mapping of 'key: value' lines; got {kind_of(complete[key])}.", (key,)
+            )
+    for key in trees.FLAT:
+        for name in complete[key]:
+            if name in trees.SECTIONS and isinstance(complete[key][name], dict):
+                inner = next(iter(complete[key][name]), "…")
+                raise Problem(f"{key} takes dotted keys. Write '{name}.{inner}: …'.", (key, name))
     complete["search"] = {
         name: Parameter.parse(name, spec).to_dict() for name, spec in complete["search"].items()
     }

@@ -7,10 +7,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, nearest
 from dmltune.experiment.sections import COMPONENTS
 from dmltune.experiment.wording import Path, Problem, near_or_list, number_remedy, show, unknown
 
+_TINY = {"num_classes": 2, "dim": 2, "channels": 2, "in_channels": 2}
+CHECKED_TOGETHER = ("pooling", "loss", "references")
 PACKAGES = {"backbone": "backbones", "pooling": "poolings", "loss": "losses", "references": "references"}
 
 
@@ -52,15 +54,41 @@ def accept(section: str, name: str, key: str, value: Any, *paths: Path) -> Any:
     paths = paths or ((section, key),)
     known = signature(section, name)
     if key not in known:
-        raise Problem(unknown(key, known, f"{section} '{name}'"), *paths)
+        where = section if nearest(key, known) else f"{section} '{name}'"
+        raise Problem(unknown(key, known, where), *paths)
     wrong = components.violation(known[key], value)
     kinds = _kinds(known[key].annotation)
     if wrong:
-        remedy = "" if bool in kinds else number_remedy(value, float not in kinds) if kinds & {int, float} else ""
+        remedy = (
+            "" if bool in kinds else number_remedy(value, float not in kinds) if kinds & {int, float} else ""
+        )
         raise Problem(f"{section}.{key} {wrong.rstrip('.')}.{remedy}", *paths)
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
         return float(value)
     return value
+
+
+def needs(section: str, values: Any, key: str) -> bool:
+    """Whether the component has this parameter and no default for it."""
+    if not (isinstance(values, Mapping) and isinstance(values.get("name"), str)):
+        return False
+    parameter = signature(section, values["name"]).get(key)
+    return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
+def refused(section: str, values: Mapping[str, Any]) -> str | None:
+    """Why a component does not take these values together, asked of the component itself, or None."""
+    import torch
+
+    from dmltune.core import components
+
+    chosen = {key: value for key, value in values.items() if key != "name"}
+    with torch.random.fork_rng(devices=[]):
+        try:
+            components.build(PACKAGES[section], values["name"], dict(_TINY), chosen)
+        except UserError as error:
+            return f"{section} '{values['name']}': {error}"
+    return None
 
 
 def _filled(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +102,9 @@ def _filled(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if key in values:
             filled[key] = accept(section, name, key, values[key])
         elif parameter.default is inspect.Parameter.empty:
-            raise Problem(f"{section} '{name}' needs {key}. Add '{key}: …' to {section}.", (section, "name"), (section,))
+            raise Problem(
+                f"{section} '{name}' needs {key}. Add '{key}: …' to {section}.", (section, "name"), (section,)
+            )
         else:
             default = parameter.default
             filled[key] = list(default) if isinstance(default, tuple) else accept(section, name, key, default)

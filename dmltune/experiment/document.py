@@ -50,12 +50,16 @@ def read_document(file: File, shown: str) -> Document:
     except OSError as error:
         raise UserError(f"{shown}: cannot be read ({error.strerror}). Name a readable YAML file.") from None
     if len(raw) > MAX_BYTES:
-        raise UserError(f"{shown}: larger than {MAX_BYTES // 1024} KiB, which no settings file needs. Is it the right file?")
+        raise UserError(
+            f"{shown}: larger than {MAX_BYTES // 1024} KiB, which no settings file needs. Is it the right file?"
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{shown}:{line}: byte 0x{raw[error.start]:02x} is not UTF-8. Save the file as UTF-8.") from None
+        raise UserError(
+            f"{shown}:{line}: byte 0x{raw[error.start]:02x} is not UTF-8. Save the file as UTF-8."
+        ) from None
     try:
         value, lines = _build(text)
     except _Bad as error:
@@ -136,7 +140,9 @@ def _build(text: str) -> tuple[Any, dict[Path, int]]:
             raise _Bad(f"not YAML: {error}") from None
         code = character if isinstance(character, int) else ord(character)
         position = getattr(error, "position", 0)
-        raise _Bad(f"character U+{code:04X} is not allowed in YAML. Delete it.", text.count("\n", 0, position) + 1) from None
+        raise _Bad(
+            f"character U+{code:04X} is not allowed in YAML. Delete it.", text.count("\n", 0, position) + 1
+        ) from None
     except RecursionError:
         raise _Bad("nested too deep") from None
     return root, lines
@@ -145,7 +151,10 @@ def _build(text: str) -> tuple[Any, dict[Path, int]]:
 def _node(event: Any, line: int, stack: list[_Open], lines: dict[Path, int], root: Any) -> Any:
     """Put one scalar, list or mapping where it belongs; returns the root value."""
     if isinstance(event, ev.AliasEvent) or event.anchor:
-        raise _Bad(f"anchors and aliases ('{event.anchor}') are not supported. Write the value out, or use extends.", line)
+        raise _Bad(
+            f"anchors and aliases ('{event.anchor}') are not supported. Write the value out, or use extends.",
+            line,
+        )
     if event.tag is not None and not (isinstance(event, ev.ScalarEvent) and event.tag == "!"):
         raise _Bad(f"tags ('{event.tag}') are not supported. Write the plain value.", line)
     parent = stack[-1] if stack else None
@@ -200,7 +209,10 @@ def _syntax(error: MarkedYAMLError) -> _Bad:
     if "'\\t'" in problem:
         return _Bad("a tab where YAML wants spaces. Indent with spaces.", line)
     if "mapping values are not allowed" in problem:
-        return _Bad("a ':' that YAML does not expect here. Check the indentation, or quote a text that holds ': '.", line)
+        return _Bad(
+            "a ':' that YAML does not expect here. Check the indentation, or quote a text that holds ': '.",
+            line,
+        )
     if "<stream end>" in problem or "end of stream" in problem:
         return _Bad("a bracket or quote is opened and never closed. Close it.", line)
     context = f" {error.context}" if error.context and error.context != problem else ""

@@ -49,6 +49,9 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
     if kind == "extra_forbidden":
         fields = _fields(model, path[:-1])
         return Problem(unknown(path[-1], fields, dotted(path[:-1])), path)
+    if kind == "too_long" or kind == "too_short" or (kind == "missing" and path[-1].isdigit()):
+        listed = dotted(path[:-1]) if path[-1].isdigit() else name
+        return Problem(f"{listed} must be a list of two numbers, such as [0.9, 0.999].", path[:-1], path)
     if kind == "missing":
         return Problem(f"{name} is missing. Add '{name}: …'.", path)
     if kind in _LIMITS:
@@ -58,11 +61,14 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
         choices = _choices(str(context.get("expected", "")))
         if not isinstance(value, str):
             return Problem(f"{name} must be one of {', '.join(choices)}; got {kind_of(value)}.", path)
+        if value == "conventional":
+            return Problem(
+                f"{name} conventional stops on test classes and is not in this version yet. Use ablation.",
+                path,
+            )
         return Problem(f"no {name} {show(value)}{near_or_list(value, choices, 'there are')}", path)
     if kind == "string_too_short":
         return Problem(f"{name} must not be empty.", path)
-    if kind in ("too_long", "too_short") or (kind == "missing" and path[-1].isdigit()):
-        return Problem(f"{name} has the wrong number of items; got {show(value)}.", path)
     rule = _RULES.get(kind.split("_")[0])
     if rule is None:
         return Problem(f"{name}: {found['msg']}; got {show(value)}.", path)

@@ -76,7 +76,9 @@ class Expression:
         except (ZeroDivisionError, OverflowError, ValueError):
             return False
         except TypeError:
-            raise ExpressionError(f"'{self.text}' compares or computes with values that are no numbers") from None
+            raise ExpressionError(
+                f"'{self.text}' compares or computes with values that are no numbers"
+            ) from None
         if not isinstance(result, bool):
             raise ExpressionError(f"'{self.text}' is not a comparison. Write one such as 'a.b >= 2'.")
         return result
@@ -93,7 +95,9 @@ def compile_expression(text: str) -> Expression:
     if not parser.compared:
         raise ExpressionError(f"'{text}' is not a comparison. Write one such as 'a.b >= 2'.")
     if not parser.names:
-        raise ExpressionError(f"'{text}' names no key of the experiment, so it is always true or always false")
+        raise ExpressionError(
+            f"'{text}' names no key of the experiment, so it is always true or always false"
+        )
     return Expression(text, tuple(dict.fromkeys(parser.names)), node)
 
 
@@ -193,7 +197,9 @@ class _Parser:
     def _atom(self) -> Node:
         kind, word = self.kind, self.word
         if not word:
-            raise ExpressionError(f"'{self.text}' ends too early" if self.text.strip() else "the expression is empty")
+            raise ExpressionError(
+                f"'{self.text}' ends too early" if self.text.strip() else "the expression is empty"
+            )
         self._advance()
         if kind == "number":
             return _constant(float(word) if re.search(r"[.eE]", word) else int(word))

@@ -61,8 +61,14 @@ def _checked(document: Document) -> Job:
         if tree.get(key, 0) is None:
             del tree[key]
     time = tree.get("time")
-    if time is not None and not (isinstance(time, str) and _TIME.fullmatch(time) and re.search("[1-9]", time)):
-        unit = f" Write '{time}s' for seconds." if isinstance(time, (int, float)) and not isinstance(time, bool) and time > 0 else ""
+    if time is not None and not (
+        isinstance(time, str) and _TIME.fullmatch(time) and re.search("[1-9]", time)
+    ):
+        unit = (
+            f" Write '{time}s' for seconds."
+            if isinstance(time, (int, float)) and not isinstance(time, bool) and time > 0
+            else ""
+        )
         raise Problem(f"time must be a time such as 90s, 30m or 1h30m; got {kind_of(time)}.{unit}", ("time",))
     try:
         job = Job.model_validate(tree)
@@ -71,7 +77,8 @@ def _checked(document: Document) -> Job:
     for index, override in enumerate(job.overrides):
         if "=" not in override.strip("="):
             raise Problem(
-                f"an override is key=value, such as max_steps=300; got {show(override)}.", ("overrides", str(index))
+                f"an override is key=value, such as max_steps=300; got {show(override)}.",
+                ("overrides", str(index)),
             )
     for key in ("name", "data_root", "store"):
         if getattr(job, key) == "":

@@ -38,6 +38,12 @@ class Layers:
         """Lay one file or override over what is there; a renamed component takes its searched keys along."""
         for section in self._renamed(over):
             self._forget(section)
+        self._fix(over)
+        search = over.get("search")
+        for key in (
+            [key for key, spec in search.items() if spec is None] if isinstance(search, Mapping) else []
+        ):
+            self._drop(lambda known, key=key: known == key)  # type: ignore[misc]
 
         def note(path: Path, whole: bool) -> None:
             if whole:
@@ -46,12 +52,6 @@ class Layers:
             self.origins[path] = origin(path)
 
         trees.lay_over(self.tree, over, note=note)
-
-    def pin(self, path: Path) -> None:
-        """A searched key that is given a value on the command line is no longer searched."""
-        for section in trees.FLAT:
-            if isinstance(self.tree.get(section), dict):
-                self.tree[section].pop(".".join(path), None)
 
     def where(self, paths: Iterable[Path]) -> str:
         """The place to blame: of the paths that take part, the one written last."""
@@ -62,6 +62,17 @@ class Layers:
             if path:
                 found.append(self.origins[path])
         return max(found, key=lambda origin: origin.rank).text if found else ""
+
+    def _fix(self, over: Mapping[str, Any]) -> None:
+        """A key that an earlier layer searches, and this one gives a value, is no longer searched."""
+        sections = {key: trees.normalised((key,), over[key]) for key in trees.SECTIONS if key in over}
+        for leaf in trees.flatten(sections):
+            self._drop(lambda key, leaf=leaf: key == leaf)  # type: ignore[misc]
+
+    def _drop(self, dropped: Callable[[str], bool]) -> None:
+        for flat in trees.FLAT:
+            if isinstance(self.tree.get(flat), dict):
+                self.tree[flat] = {key: value for key, value in self.tree[flat].items() if not dropped(key)}
 
     def _renamed(self, over: Mapping[str, Any]) -> list[str]:
         renamed = []
@@ -74,9 +85,7 @@ class Layers:
 
     def _forget(self, section: str) -> None:
         """Drop what earlier layers search, refer to and require of a component that is replaced."""
-        for flat in trees.FLAT:
-            if isinstance(self.tree.get(flat), dict):
-                self.tree[flat] = {k: v for k, v in self.tree[flat].items() if not k.startswith(f"{section}.")}
+        self._drop(lambda key: key.startswith(f"{section}."))
         require = self.tree.get("require")
         if isinstance(require, list):
             self.tree["require"] = [text for text in require if not _mentions(text, section)]
@@ -128,17 +137,12 @@ def _override(layers: Layers, text: str, origin: Origin) -> None:
     except ValueError as error:
         raise UserError(f"{origin.text}: {error}") from None
     if path[0] == "search" and len(path) == 3:  # one setting of a searched key: the others stay
-        spec = layers.tree.get("search", {}).get(path[1], {})
+        spec = trees.lookup(layers.tree, key.rpartition(".")[0])
         value, path = {**(spec if isinstance(spec, dict) else {}), path[2]: value}, path[:2]
     over: Any = value
     for part in reversed(path):
         over = {part: over}
     layers.lay(over, lambda path: origin)
-    if path[0] == "search" and value is None and len(path) == 2:
-        layers.pin((path[1],))
-    elif path[0] in trees.SECTIONS:
-        for leaf in trees.flatten(trees.normalised(path, over)):
-            layers.pin(tuple(leaf.split(".")))
 
 
 def _mentions(text: Any, section: str) -> bool:

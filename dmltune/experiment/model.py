@@ -39,11 +39,11 @@ class Experiment(Section):
     references: Component = Component(name="batch")
     batch: Batch = Batch()
     optimizer: Optimizer = Optimizer()
-    max_steps: int = Field(600, ge=1)
-    validate_every: int = Field(100, ge=1)
+    max_steps: int = Field(default=600, ge=1)
+    validate_every: int = Field(default=100, ge=1)
     patience: Count | None = None
-    fold: int = Field(0, ge=0)
-    seed: int = Field(0, ge=0, le=2**31 - 1)
+    fold: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
     search: dict[str, dict[str, Any]] = {}
     require: list[str] = []
     objective: Objective = Objective()
@@ -101,7 +101,7 @@ class Experiment(Section):
             self.space.check_point(values)
         except Problem as problem:
             raise UserError(str(problem)) from None
-        return self.with_values(values).fixed()
+        return self.fixed().with_values(values)
 
     def fixed(self) -> Experiment:
         """The same training run without a search."""

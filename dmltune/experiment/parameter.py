@@ -40,30 +40,42 @@ class Parameter:
         kinds = [kind for kind in KINDS if kind in spec]
         if len(kinds) != 1:
             got = " and ".join(kinds) if kinds else show(spec)
-            raise Problem(f"search.{name} needs exactly one of float, int and choice; got {got}. Write {_EXAMPLE}.", path)
+            raise Problem(
+                f"search.{name} needs exactly one of float, int and choice; got {got}. Write {_EXAMPLE}.",
+                path,
+            )
         kind = kinds[0]
         log = spec.get("log", False)
         if not isinstance(log, bool):
-            raise Problem(f"search.{name}.log must be true or false; got {kind_of(log)}.", (*path, "log"), path)
+            raise Problem(
+                f"search.{name}.log must be true or false; got {kind_of(log)}.", (*path, "log"), path
+            )
         when = _parse_when(name, spec["when"]) if "when" in spec else {}
         if kind == "choice":
             if log:
-                raise Problem(f"search.{name}: log is for numbers, not for choices. Delete log.", (*path, "log"), path)
+                raise Problem(
+                    f"search.{name}: log is for numbers, not for choices. Delete log.", (*path, "log"), path
+                )
             return Parameter(name, kind, choices=_parse_choices(name, spec[kind]), when=when)
         low, high = _parse_bounds(name, kind, spec[kind])
         if log and low <= 0:
             raise Problem(
-                f"search.{name}: log needs a low bound above 0; got {show([low, high])}. Raise it or delete log.", (*path, kind)
+                f"search.{name}: log needs a low bound above 0; got {show([low, high])}. Raise it or delete log.",
+                (*path, kind),
             )
         return Parameter(name, kind, low, high, log=log, when=when)
 
     def to_dict(self) -> dict[str, Any]:
         """The canonical form of the specification: what `parse` takes."""
-        spec: dict[str, Any] = {self.kind: list(self.choices) if self.kind == "choice" else [self.low, self.high]}
+        spec: dict[str, Any] = {
+            self.kind: list(self.choices) if self.kind == "choice" else [self.low, self.high]
+        }
         if self.log:
             spec["log"] = True
         if self.when:
-            spec["when"] = {key: values[0] if len(values) == 1 else list(values) for key, values in self.when.items()}
+            spec["when"] = {
+                key: values[0] if len(values) == 1 else list(values) for key, values in self.when.items()
+            }
         return spec
 
     def accept(self, value: Any, where: str, *paths: Path) -> Any:
@@ -120,7 +132,9 @@ def _parse_bounds(name: str, kind: Kind, bounds: Any) -> tuple[float, float]:
     for bound in bounds:
         if not is_number(bound):
             remedy = number_remedy(bound, kind == "int")
-            raise Problem(f"search.{name}: a bound must be a finite number; got {kind_of(bound)}.{remedy}", path)
+            raise Problem(
+                f"search.{name}: a bound must be a finite number; got {kind_of(bound)}.{remedy}", path
+            )
         if kind == "int" and not isinstance(bound, int):
             raise Problem(
                 f"search.{name}: the bounds of an int must be whole numbers; got {show(bounds)}.{number_remedy(bound, True)}"
@@ -133,7 +147,8 @@ def _parse_bounds(name: str, kind: Kind, bounds: Any) -> tuple[float, float]:
         raise Problem(f"search.{name}: high must be above low; got {show([low, high])}. Swap them.", path)
     if high == low:
         raise Problem(
-            f"search.{name}: high must be above low; got {show([low, high])}. Fix the value outside search instead.", path
+            f"search.{name}: high must be above low; got {show([low, high])}. Fix the value outside search instead.",
+            path,
         )
     return low, high
 
@@ -143,15 +158,25 @@ def _parse_choices(name: str, choices: Any) -> tuple[Any, ...]:
     if not isinstance(choices, (list, tuple)):
         raise Problem(f"search.{name}.choice must be a list, such as [a, b]; got {kind_of(choices)}.", path)
     if len(choices) < 2:
-        raise Problem(f"search.{name}.choice needs at least two values; got {show(choices)}. Fix one outside search.", path)
+        raise Problem(
+            f"search.{name}.choice needs at least two values; got {show(choices)}. Fix one outside search.",
+            path,
+        )
     if len(choices) > MAX_CHOICES:
-        raise Problem(f"search.{name}.choice has {len(choices)} values; at most {MAX_CHOICES} can be searched.", path)
+        raise Problem(
+            f"search.{name}.choice has {len(choices)} values; at most {MAX_CHOICES} can be searched.", path
+        )
     seen: list[Any] = []
     for choice in choices:
         if not is_scalar(choice):
-            raise Problem(f"search.{name}: a choice must be a number, a text, true, false or null; got {kind_of(choice)}.", path)
+            raise Problem(
+                f"search.{name}: a choice must be a number, a text, true, false or null; got {kind_of(choice)}.",
+                path,
+            )
         if any(same(choice, other) for other in seen):
-            raise Problem(f"search.{name}: the choice {show(choice)} is written twice. Delete one of them.", path)
+            raise Problem(
+                f"search.{name}: the choice {show(choice)} is written twice. Delete one of them.", path
+            )
         seen.append(choice)
     return tuple(seen)
 
@@ -159,7 +184,9 @@ def _parse_choices(name: str, choices: Any) -> tuple[Any, ...]:
 def _parse_when(name: str, when: Any) -> dict[str, tuple[Any, ...]]:
     path: Path = ("search", name, "when")
     if not isinstance(when, Mapping) or not when:
-        raise Problem(f"search.{name}.when must be a mapping such as {{loss.name: triplet}}; got {kind_of(when)}.", path)
+        raise Problem(
+            f"search.{name}.when must be a mapping such as {{loss.name: triplet}}; got {kind_of(when)}.", path
+        )
     conditions: dict[str, tuple[Any, ...]] = {}
     for key, value in when.items():
         values = tuple(value) if isinstance(value, (list, tuple)) else (value,)

@@ -59,11 +59,15 @@ def is_path(name: str) -> bool:
     return name.endswith(SUFFIXES) or "/" in name or "\\" in name
 
 
-def find_file(name: str | File, kind: str, what: str, beside: File | None = None, besides: Collection[File] = ()) -> File:
+def find_file(
+    name: str | File, kind: str, what: str, beside: File | None = None, besides: Collection[File] = ()
+) -> File:
     """The file that a name or a path means; `besides` are files that it cannot mean. UserError with the nearest name."""
     text = str(name)
     if not text.strip():
-        raise UserError(f"the name of a {what} must not be empty{near_or_list('', named_files(kind), 'there are')}")
+        raise UserError(
+            f"the name of a {what} must not be empty{near_or_list('', named_files(kind), 'there are')}"
+        )
     if "\0" in text:
         raise UserError(f"no {what} {text!r}: a name cannot hold a NUL character")
     if is_path(text):
@@ -75,7 +79,9 @@ def find_file(name: str | File, kind: str, what: str, beside: File | None = None
             near = near_or_list(file.stem, named_files(kind), "names that come with dmltune")
             raise UserError(f"no file '{one_line(text)}'{folder} for a {what}{near}")
         return file
-    candidates = [folder / f"{text}{suffix}" for folder in ([beside] if beside else []) for suffix in SUFFIXES]
+    candidates = [
+        folder / f"{text}{suffix}" for folder in ([beside] if beside else []) for suffix in SUFFIXES
+    ]
     candidates += [folder / f"{text}{suffix}" for folder in folders(kind) for suffix in SUFFIXES]
     excluded = {file.resolve() for file in besides}
     for file in candidates:

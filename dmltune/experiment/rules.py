@@ -46,7 +46,9 @@ def check_values(values: Mapping[str, Any]) -> None:
     metric, mode = values["objective.metric"], values["objective.mode"]
     if mode == "min" and metric != "covering_radius":
         raise Problem(
-            f"objective.mode min would look for the worst {metric}. Use max.", ("objective", "mode"), ("objective", "metric")
+            f"objective.mode min would look for the worst {metric}. Use max.",
+            ("objective", "mode"),
+            ("objective", "metric"),
         )
     name = values["optimizer.name"]
     for key, owners in (("betas", ("adam", "adamw")), ("momentum", ("sgd",))):

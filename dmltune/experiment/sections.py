@@ -31,20 +31,20 @@ class Data(Section):
     """`size` is the side of the square images in pixels."""
 
     name: str = Field(min_length=1)
-    size: int = Field(32, ge=8, le=1024)
+    size: int = Field(default=32, ge=8, le=1024)
     augment: str = "none"
 
 
 class Backbone(Section):
     """`weights`: none | packaged | imagenet | a path."""
 
-    name: str = Field("resnet20", min_length=1)
-    weights: str = Field("none", min_length=1)
+    name: str = Field(default="resnet20", min_length=1)
+    weights: str = Field(default="none", min_length=1)
     frozen_bn: bool = False
 
 
 class Embedding(Section):
-    dim: int = Field(128, ge=2, le=8192)
+    dim: int = Field(default=128, ge=2, le=8192)
 
 
 class Component(Section):
@@ -62,7 +62,7 @@ class Component(Section):
 class Batch(Section):
     """`samples_per_class: 0` (or none) draws images without regard to their class."""
 
-    size: int = Field(64, ge=2, le=65536)
+    size: int = Field(default=64, ge=2, le=65536)
     samples_per_class: Annotated[int, BeforeValidator(_none_is_zero), Field(ge=0)] = 4
 
 
@@ -70,18 +70,20 @@ class Optimizer(Section):
     """`betas` belong to adam and adamw, `momentum` to sgd; the factors multiply lr for new layers and proxies."""
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
-    lr: float = Field(1e-3, gt=0, le=100)
-    weight_decay: float = Field(0.0, ge=0, le=10)
+    lr: float = Field(default=1e-3, gt=0, le=100)
+    weight_decay: float = Field(default=0.0, ge=0, le=10)
     betas: Annotated[tuple[Beta, Beta], BeforeValidator(_tuple)] | None = None
     momentum: Beta | None = None
-    new_layer_factor: float = Field(1.0, gt=0, le=1e6)
-    proxy_factor: float = Field(1.0, gt=0, le=1e6)
+    new_layer_factor: float = Field(default=1.0, gt=0, le=1e6)
+    proxy_factor: float = Field(default=1.0, gt=0, le=1e6)
 
 
 class Objective(Section):
     """What a search improves, measured on which split of the training classes."""
 
-    metric: Literal["map_at_r", "precision_at_1", "r_precision", "recall_at_1", "covering_radius"] = "map_at_r"
+    metric: Literal["map_at_r", "precision_at_1", "r_precision", "recall_at_1", "covering_radius"] = (
+        "map_at_r"
+    )
     mode: Literal["max", "min"] = "max"
     protocol: Literal["ablation", "fair", "tuning"] = "ablation"
 

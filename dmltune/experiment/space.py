@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dmltune.experiment import rules
+from dmltune.experiment import components, rules
 from dmltune.experiment import tree as trees
+from dmltune.experiment.conditions import conditions, lacking, ordered, own_value
 from dmltune.experiment.expression import Expression, ExpressionError, compile_expression
 from dmltune.experiment.parameter import Parameter, same
 from dmltune.experiment.sections import COMPONENTS
@@ -27,7 +28,11 @@ class SearchSpace:
     @staticmethod
     def build(tree: Mapping[str, Any]) -> SearchSpace:
         """The space of a complete experiment tree, or a Problem that names the key."""
-        fixed = {key: value for key, value in trees.flatten(tree).items() if key.split(".")[0] not in rules.SEARCH_KEYS}
+        fixed = {
+            key: value
+            for key, value in trees.flatten(tree).items()
+            if key.split(".")[0] not in rules.SEARCH_KEYS
+        }
         parameters = ordered([Parameter.parse(name, spec) for name, spec in tree["search"].items()])
         known = {*fixed, *(parameter.name for parameter in parameters)}
         for parameter in parameters:
@@ -35,7 +40,9 @@ class SearchSpace:
                 if key not in known:
                     path = ("search", parameter.name, "when", key)
                     near = near_or_list(key, known, "known keys")
-                    raise Problem(f"search.{parameter.name}.when: unknown key '{one_line(key)}'{near}", path, path[:2])
+                    raise Problem(
+                        f"search.{parameter.name}.when: unknown key '{one_line(key)}'{near}", path, path[:2]
+                    )
         space = SearchSpace(parameters, _compiled(tree["require"], known), {}, fixed)
         return replace(space, reference_point=space.reference_values(tree["reference_point"]))
 
@@ -78,7 +85,9 @@ class SearchSpace:
         view = self.view(values)
         active = self.active(values)
         for expression in self.require:
-            if any(name not in view or (name in self.names and name not in active) for name in expression.names):
+            if any(
+                name not in view or (name in self.names and name not in active) for name in expression.names
+            ):
                 continue  # it speaks of a key that does not apply here
             try:
                 if not expression.holds(view):
@@ -90,6 +99,12 @@ class SearchSpace:
             rules.check_values(view)
         except Problem as problem:
             return str(problem)
+        searched = {name.split(".")[0] for name in active}
+        for section in components.CHECKED_TOGETHER:
+            if section in searched:
+                reason = components.refused(section, trees.section_of(view, section))
+                if reason:
+                    return reason
         return None
 
     def view(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +127,9 @@ class SearchSpace:
             self[name].accept(values[name], "the value of")
         for name in values:
             if name not in active:
-                raise Problem(f"'{name}' does not apply here: it needs {conditions(self[name])}. Leave it out.")
+                raise Problem(
+                    f"'{name}' does not apply here: it needs {conditions(self[name])}. Leave it out."
+                )
         broken = self.violated(values)
         if broken:
             raise Problem(broken)
@@ -140,7 +157,9 @@ class SearchSpace:
         for name in given:
             if name not in self.names:
                 near = near_or_list(name, self.names, "searched are")
-                raise Problem(f"reference_point: '{one_line(name)}' is not searched{near}", ("reference_point", name))
+                raise Problem(
+                    f"reference_point: '{one_line(name)}' is not searched{near}", ("reference_point", name)
+                )
         values: dict[str, Any] = {}
         active: list[str] = []
         for parameter in self.parameters:
@@ -149,59 +168,19 @@ class SearchSpace:
             if not self.applies(parameter, values, active):
                 if name in given:
                     raise Problem(
-                        f"reference_point: {name} does not apply there: it needs {conditions(parameter)}. Delete it.", path
+                        f"reference_point: {name} does not apply there: it needs {conditions(parameter)}. Delete it.",
+                        path,
                     )
                 continue
-            value = given.get(name, self.fixed.get(name, trees.MISSING))
-            if name not in given and not whole:
-                active.append(name)
-                continue
-            if value is trees.MISSING:
-                raise Problem(
-                    f"reference_point lacks {name}: trial 0 needs a value for every searched key. "
-                    f"Add '{name}: {show(parameter.low if parameter.kind != 'choice' else parameter.choices[0])}'.",
-                    path,
-                    ("search", name),
-                )
-            where = "reference_point:" if name in given else "reference_point lacks it, and the experiment's own"
-            values[name] = parameter.accept(value, where, path, tuple(name.split(".")), ("search", name))
             active.append(name)
+            if name in given:
+                values[name] = parameter.accept(given[name], "reference_point:", path, ("search", name))
+            elif name in self.fixed:
+                if whole:
+                    values[name] = own_value(parameter, self.fixed[name])
+            elif whole:
+                raise lacking(parameter)
         return values
-
-
-def conditions(parameter: Parameter) -> str:
-    """`loss.name: triplet`, for messages."""
-    return ", ".join(
-        f"{key}: {' or '.join(str(value) for value in values)}" for key, values in parameter.when.items()
-    )
-
-
-def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
-    """Parents before children, otherwise as written; a Problem for an impossible condition or a circle."""
-    by_name = {parameter.name: parameter for parameter in parameters}
-    for parameter in parameters:
-        for key, wanted in parameter.when.items():
-            path = ("search", parameter.name, "when", key)
-            for value in wanted if key in by_name else ():
-                by_name[key].accept(value, f"search.{parameter.name}.when:", path, path[:2])
-    done: list[Parameter] = []
-    names: set[str] = set()
-    while len(done) < len(parameters):
-        ready = [
-            parameter
-            for parameter in parameters
-            if parameter.name not in names and all(key in names or key not in by_name for key in parameter.when)
-        ]
-        if not ready:
-            rest = [parameter.name for parameter in parameters if parameter.name not in names]
-            raise Problem(
-                f"search: the conditions of {' and '.join(rest)} wait for each other. Delete one 'when'.",
-                ("search", rest[0], "when"),
-                ("search", rest[0]),
-            )
-        done.append(ready[0])
-        names.add(ready[0].name)
-    return tuple(done)
 
 
 def _compiled(texts: list[str], known: set[str]) -> tuple[Expression, ...]:
@@ -214,6 +193,8 @@ def _compiled(texts: list[str], known: set[str]) -> tuple[Expression, ...]:
             raise Problem(f"require: {error}", *paths) from None
         for name in expression.names:
             if name not in known:
-                raise Problem(f"require: unknown key '{name}'{near_or_list(name, known, 'known keys')}", *paths)
+                raise Problem(
+                    f"require: unknown key '{name}'{near_or_list(name, known, 'known keys')}", *paths
+                )
         compiled.append(expression)
     return tuple(compiled)

@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from dmltune.experiment import components
 from dmltune.experiment import tree as trees
 from dmltune.experiment.build import build, prepared
+from dmltune.experiment.conditions import lacking, ordered
 from dmltune.experiment.model import Experiment
 from dmltune.experiment.parameter import Parameter
 from dmltune.experiment.sections import COMPONENTS
-from dmltune.experiment.space import SearchSpace, ordered
+from dmltune.experiment.space import SearchSpace
 from dmltune.experiment.wording import Path, Problem, one_line, unknown
 
 PROBES = 1000
@@ -32,7 +33,14 @@ def lay_reference_point(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         return complete, {}
     space = SearchSpace(ordered(parameters), (), {}, trees.flatten(complete))
     values = space.reference_values(complete["reference_point"], whole=False)
-    return trees.with_values(complete, values), values
+    laid = trees.with_values(complete, values)
+    active = space.active(values)
+    for parameter in space.parameters:
+        section, _, key = parameter.name.partition(".")
+        if parameter.name in active and trees.lookup(laid, parameter.name) is trees.MISSING:
+            if section in components.CHECKED_TOGETHER and components.needs(section, laid[section], key):
+                raise lacking(parameter)
+    return laid, values
 
 
 def check_search(experiment: Experiment) -> None:
@@ -60,19 +68,33 @@ def _check_key(name: str, tree: Mapping[str, Any]) -> None:
     section, _, key = name.partition(".")
     if section not in trees.SECTIONS:
         if section in Experiment.model_fields:
-            raise Problem(f"{one_line(name)} cannot be searched: it is the same for all trials. Fix it outside search.", path)
+            raise Problem(
+                f"{one_line(name)} cannot be searched: it is the same for all trials. Fix it outside search.",
+                path,
+            )
         options = [f"{part}.{field}" for part in trees.SECTIONS for field in _keys(part, tree)]
         raise Problem(f"search: {unknown(name, options)}", path)
     if not key:
-        raise Problem(f"search takes dotted keys, such as {section}.{_keys(section, tree)[0]}; got {section}.", path)
+        raise Problem(
+            f"search takes dotted keys, such as {section}.{_keys(section, tree)[0]}; got {section}.", path
+        )
     if name == "data.name" or section == "objective":
-        raise Problem(f"{name} cannot be searched: scores would not be comparable. Fix it outside search.", path)
+        raise Problem(
+            f"{name} cannot be searched: scores would not be comparable. Fix it outside search.", path
+        )
     options = _keys(section, tree)
     if key not in options:
-        named = tree[section].get("name") if section in COMPONENTS and isinstance(tree.get(section), Mapping) else None
+        named = (
+            tree[section].get("name")
+            if section in COMPONENTS and isinstance(tree.get(section), Mapping)
+            else None
+        )
         where = f"{section} '{named}'" if named else section
         remedy = f" Drop it with 'search.{name}=null'."
-        raise Problem(f"search: {unknown(key, options, where)}{'' if 'did you mean' in unknown(key, options) else remedy}", path)
+        raise Problem(
+            f"search: {unknown(key, options, where)}{'' if 'did you mean' in unknown(key, options) else remedy}",
+            path,
+        )
 
 
 def _keys(section: str, tree: Mapping[str, Any]) -> list[str]:
@@ -116,7 +138,9 @@ def _want(parameter: Parameter, space: SearchSpace, wanted: dict[str, Any]) -> N
             _want(space[key], space, wanted)
 
 
-def _check_corner(experiment: Experiment, values: dict[str, Any], parameter: Parameter, space: SearchSpace) -> None:
+def _check_corner(
+    experiment: Experiment, values: dict[str, Any], parameter: Parameter, space: SearchSpace
+) -> None:
     tree = trees.with_values(experiment.fixed().to_dict(), values)
     try:
         build(tree, between_keys=False)
@@ -126,11 +150,16 @@ def _check_corner(experiment: Experiment, values: dict[str, Any], parameter: Par
         name = ".".join(blamed)
         path: Path = ("search", name if name in space.names else parameter.name)
         section = blamed[0] if blamed else ""
-        if f"{section}.name" in space.names and name in space.names and not space[name].when and "unknown key" in text:
+        if (
+            f"{section}.name" in space.names
+            and name in space.names
+            and not space[name].when
+            and "unknown key" in text
+        ):
             text += f" Say for which name it applies: when: {{{section}.name: …}}."
         elif "whole number" in text and parameter.kind == "float":
             text = f"{parameter.name} is a whole number. Write int instead of float."
-        elif values:
+        elif name != parameter.name:
             text = f"{text.rstrip()} (with {parameter.name} = {values[parameter.name]})"
         raise Problem(f"search: {text}", (*path, parameter.kind), path) from None
 

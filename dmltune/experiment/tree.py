@@ -13,7 +13,17 @@ from dmltune.experiment.sections import COMPONENTS, NAMED
 from dmltune.experiment.wording import Path
 
 FLAT = ("search", "reference_point")
-SECTIONS = ("data", "backbone", "embedding", "pooling", "loss", "references", "batch", "optimizer", "objective")
+SECTIONS = (
+    "data",
+    "backbone",
+    "embedding",
+    "pooling",
+    "loss",
+    "references",
+    "batch",
+    "optimizer",
+    "objective",
+)
 
 
 class _Missing:
@@ -58,6 +68,12 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def section_of(flat: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """The keys of one section of a flat tree, without its name before them."""
+    start = f"{section}."
+    return {key[len(start) :]: value for key, value in flat.items() if key.startswith(start)}
+
+
 def nested(name: str, value: Any) -> dict[str, Any]:
     """`("a.b", 1)` → `{"a": {"b": 1}}`."""
     for part in reversed(split(name)):
@@ -81,7 +97,10 @@ def with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str,
 
 
 def lay_over(
-    base: dict[str, Any], over: Mapping[str, Any], path: Path = (), note: Callable[[Path, bool], None] | None = None
+    base: dict[str, Any],
+    over: Mapping[str, Any],
+    path: Path = (),
+    note: Callable[[Path, bool], None] | None = None,
 ) -> None:
     """Lay `over` on `base` in place.
 

@@ -62,7 +62,11 @@ def unknown(key: str, options: Iterable[str], section: str = "") -> str:
     key = one_line(str(key))
     if len(key) > 60:
         key = key[:59] + "…"
-    return f"unknown key '{key}'" + (f" in {section}" if section else "") + near_or_list(key, options, "known keys")
+    return (
+        f"unknown key '{key}'"
+        + (f" in {section}" if section else "")
+        + near_or_list(key, options, "known keys")
+    )
 
 
 def near_or_list(word: str, options: Iterable[str], what: str = "known") -> str:
