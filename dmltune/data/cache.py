@@ -41,7 +41,7 @@ def cached(entry: str, build: Callable[[Path], None], read: Callable[[Path], T])
             if (found := _read(folder, read)) is not None:
                 return found  # another process was faster
             _build(folder, build)
-    except PermissionError as error:
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
         raise _unwritable(error) from error
     return read(folder)
 
@@ -68,7 +68,7 @@ def _build(folder: Path, build: Callable[[Path], None]) -> None:
         temporary.chmod(0o755)  # mkdtemp's 0700 would keep the entry from other users of a shared cache
         temporary.rename(folder)
     except OSError as error:
-        if error.filename is None and error.errno is not None:  # a full disk has no file name
+        if error.filename is None:  # a full disk has no file name
             raise _unwritable(error) from error
         raise
     finally:
@@ -87,6 +87,6 @@ def _lock(folder: Path) -> Iterator[None]:
 
 def _unwritable(error: OSError) -> UserError:
     return UserError(
-        f"the cache {cache_folder()} cannot be used ({error.strerror}); set DMLTUNE_CACHE to a folder"
-        " that can be written and has room."
+        f"the cache {cache_folder()} cannot be used ({error.strerror or error}); set DMLTUNE_CACHE to a"
+        " folder that can be written and has room."
     )
