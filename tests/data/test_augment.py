@@ -48,6 +48,24 @@ def test_a_crop_stays_inside_the_image_at_the_extremes_of_its_numbers(extreme: f
     assert crop_flip([white], 20, PHOTO_MARGIN, np.full((1, 5), extreme)).min() == 255
 
 
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_a_crop_has_the_side_aspect_and_place_that_its_numbers_say(seed: int) -> None:
+    # Every pixel tells where it is: red its column, green its row.
+    image = np.zeros((200, 250, 3), np.uint8)
+    image[:, :, 0], image[:, :, 1] = np.arange(250)[None], np.arange(200)[:, None]
+    side, aspect, x, y, _ = u_K = np.random.default_rng(seed).random(5)
+    u_K[4] = 0.9  # not mirrored
+    crop = crop_flip([image], 100, PHOTO_MARGIN, u_K[None])[0].astype(float)
+    width, height = ((crop[50, 90, 0] - crop[50, 10, 0]) / 0.8, (crop[90, 50, 1] - crop[10, 50, 1]) / 0.8)
+    ratio = (3 / 4) * (16 / 9) ** aspect  # 3/4 … 4/3
+    length = 200 * (40 + 216 * side) / 256
+    expected = (min(250, length * ratio**0.5), min(200, length / ratio**0.5))
+    assert (width, height) == pytest.approx(expected, abs=3)
+    centre = (x * (250 - expected[0]) + expected[0] / 2, y * (200 - expected[1]) + expected[1] / 2)
+    assert (crop[50, 50, 0], crop[50, 50, 1]) == pytest.approx(centre, abs=3)
+
+
 def test_half_of_the_crops_are_mirrored_and_a_mirrored_crop_is_the_crop_mirrored() -> None:
     u_BK = np.random.default_rng(0).random((2, 5))
     u_BK[1] = u_BK[0]

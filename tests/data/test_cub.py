@@ -55,6 +55,14 @@ def test_the_root_may_be_the_folder_or_its_parent_or_come_from_the_environment(
     assert len(set(found)) == 1
 
 
+def test_the_first_hundred_classes_train_and_the_others_test(small_copy: Path) -> None:
+    train, test = (catalog.load("cub", part, small_copy) for part in ("train", "test"))
+    assert [int(name[:3]) for name in train.class_names] == list(range(1, 101))
+    assert [int(name[:3]) for name in test.class_names] == list(range(101, 201))
+    assert train.read([4])[0].shape[0] == 45  # each class with its own picture: bird 5 is 40 + 5 high
+    assert test.read([4])[0].shape[0] == 40  # bird 105
+
+
 def test_training_touches_no_test_image(small_copy: Path) -> None:
     for folder in (small_copy / "images").iterdir():
         if int(folder.name[:3]) > 100:
