@@ -1,4 +1,4 @@
-"""The frozen description of a training run and of what a search may vary: YAML ↔ Experiment, every check before Ray."""
+"""What a training run is and what a search may vary in it: YAML ↔ Experiment, every check before Ray."""
 
 from dmltune.experiment.job import Job, load_job
 from dmltune.experiment.loading import load_experiment

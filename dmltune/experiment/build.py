@@ -1,4 +1,4 @@
-"""A merged tree of plain values → a checked Experiment. Raises Problem; whoever knows the file adds the place."""
+"""A merged tree of plain values → a checked Experiment. Raises Problem, without a place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmltune.experiment.explain import problem_of
 from dmltune.experiment.model import Experiment
 from dmltune.experiment.parameter import Parameter, is_scalar
 from dmltune.experiment.space import SearchSpace
-from dmltune.experiment.wording import Path, Problem, kind_of, show, unknown
+from dmltune.experiment.wording import Path, Problem, kind_of, one_line, show, unknown
 
 DEFAULT_NAMES = {"backbone": "resnet20", "pooling": "gap", "references": "batch", "optimizer": "adam"}
 DEFAULT_BETAS = [0.9, 0.999]
@@ -30,7 +30,7 @@ def build_or_explain(tree: Mapping[str, Any]) -> Experiment:
 
 
 def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
-    """Check sections, components and (unless `between_keys` is false) the rules between keys; fill in the defaults."""
+    """Check sections, components and, if asked, the rules between keys; fill in the defaults."""
     complete = prepared(tree)
     components.complete(complete)
     try:
@@ -53,7 +53,7 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
 
 
 def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy with short forms written out, default names, the canonical form of `search`, and no unknown key."""
+    """A copy with short forms written out, default names, a canonical `search`, and no unknown key."""
     if not isinstance(tree, Mapping):
         raise Problem(f"an experiment must be a mapping; got {kind_of(tree)}.")
     complete: dict[str, Any] = {}
@@ -96,7 +96,8 @@ def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in complete["reference_point"].items():
         if not is_scalar(value):
             raise Problem(
-                f"reference_point takes dotted keys, such as 'references.lambda: 2.0e-4'; got {kind_of(value)} for {name}.",
+                f"reference_point takes one value a key; got {kind_of(value)} for {one_line(name)}. "
+                "Write dotted keys, such as 'references.lambda: 2.0e-4'.",
                 ("reference_point", name),
             )
     return complete

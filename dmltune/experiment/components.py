@@ -1,4 +1,4 @@
-"""The parameters of a component against its own signature (types, ranges, defaults), read from dmltune.core."""
+"""A component's parameters against its signature in dmltune.core: types, ranges, defaults."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def accept(section: str, name: str, key: str, value: Any, *paths: Path) -> Any:
 
 def needs(section: str, values: Any, key: str) -> bool:
     """Whether the component has this parameter and no default for it."""
-    if not (isinstance(values, Mapping) and isinstance(values.get("name"), str)):
+    if section not in CHECKED_TOGETHER or not (
+        isinstance(values, Mapping) and isinstance(values.get("name"), str)
+    ):
         return False
     parameter = signature(section, values["name"]).get(key)
     return parameter is not None and parameter.default is inspect.Parameter.empty

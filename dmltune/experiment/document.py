@@ -1,8 +1,8 @@
 """One YAML text → plain values and the line of every key.
 
-Only what a settings file needs: mappings with unique text keys, lists, and the scalars of YAML 1.2's core schema
-(so `none`, `on` and `yes` are texts and `1e-5` is a number). Anchors, tags, merge keys and several documents are
-refused: `extends` does what people use them for, and a file can then never expand to more than it shows.
+Only what a settings file needs: mappings with unique text keys, lists, and the scalars of YAML 1.2's core
+schema (so `none`, `on` and `yes` are texts and `1e-5` is a number). Anchors, tags, merge keys and several
+documents are refused: `extends` does what they are used for, and no file expands to more than it shows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_document(file: File, shown: str) -> Document:
         raise UserError(f"{shown}: cannot be read ({error.strerror}). Name a readable YAML file.") from None
     if len(raw) > MAX_BYTES:
         raise UserError(
-            f"{shown}: larger than {MAX_BYTES // 1024} KiB, which no settings file needs. Is it the right file?"
+            f"{shown}: larger than {MAX_BYTES // 1024} KiB, so no settings file. Name another one."
         )
     try:
         text = raw.decode("utf-8-sig")
@@ -214,6 +214,8 @@ def _syntax(error: MarkedYAMLError) -> _Bad:
             line,
         )
     if "<stream end>" in problem or "end of stream" in problem:
-        return _Bad("a bracket or quote is opened and never closed. Close it.", line)
+        opened = error.context_mark or mark
+        line = opened.line + 1 if opened is not None else None
+        return _Bad("a bracket or quote is opened here and never closed. Close it.", line)
     context = f" {error.context}" if error.context and error.context != problem else ""
     return _Bad(f"not YAML: {problem}{context}", line)

@@ -1,4 +1,4 @@
-"""A small language for `require`: `references.pool_size >= references.proxies`, `loss.p <= log2(1 + sqrt(1 - loss.b))`.
+"""A small language for `require`: `references.pool_size >= references.proxies`, `loss.p <= log2(1 + loss.b)`.
 
     or      = and ("or" and)*
     and     = not ("and" not)*
@@ -68,6 +68,10 @@ class Expression:
 
     def __str__(self) -> str:
         return self.text
+
+    def __reduce__(self) -> tuple[Callable[[str], Expression], tuple[str]]:
+        """Pickled as its text: the compiled functions cannot be."""
+        return compile_expression, (self.text,)
 
     def holds(self, values: Values) -> bool:
         """Whether the values satisfy it; arithmetic that has no answer (1/0, log of 0) does not."""

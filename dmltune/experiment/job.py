@@ -24,7 +24,7 @@ def _one_or_many(value: Any) -> Any:
 
 
 class Job(Section):
-    """`time` is a duration such as 90s, 30m or 1h30m; `runtime_env` goes to Ray as it is; `ship` sends this package along."""
+    """`time` is a duration such as 1h30m, `runtime_env` goes to Ray, `ship` sends this package along."""
 
     about: str = ""
     space: str = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""load_experiment: files and overrides laid over one another, every value with the place where it was written."""
+"""load_experiment: files and overrides laid over one another, and for every value where it was written."""
 
 from __future__ import annotations
 
@@ -78,9 +78,8 @@ class Layers:
         renamed = []
         for section in COMPONENTS:
             old, new = self.tree.get(section), trees.normalised((section,), over.get(section))
-            if isinstance(old, dict) and isinstance(new, dict) and "name" in old and "name" in new:
-                if old["name"] != new["name"]:
-                    renamed.append(section)
+            if isinstance(old, dict) and isinstance(new, dict):
+                renamed += [section] if trees.renamed((section,), old, new) else []
         return renamed
 
     def _forget(self, section: str) -> None:
@@ -92,7 +91,7 @@ class Layers:
 
 
 def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> Experiment:
-    """The experiment of a named space or a YAML file, with `key=value` overrides; every mistake is one UserError line."""
+    """The experiment of a named space or YAML file with `key=value` overrides; mistakes are UserErrors."""
     file = places.find_file(name_or_path, places.SPACES, "search space")
     layers = Layers()
     top = places.shown(file)

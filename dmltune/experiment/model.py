@@ -66,8 +66,14 @@ class Experiment(Section):
         except Problem as problem:
             raise UserError(str(problem)) from None
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Experiment:
+        """Pydantic's copy, without the compiled space of the original."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("space", None)
+        return copied
+
     def to_dict(self) -> dict[str, Any]:
-        """Complete and canonical: JSON types only, defaults filled in; `from_dict` gives the same experiment back."""
+        """Complete and canonical: JSON types only, defaults filled in. `from_dict` is the inverse."""
         tree = self.model_dump(mode="json")
         for key in ("betas", "momentum"):
             if tree["optimizer"][key] is None:
@@ -96,7 +102,7 @@ class Experiment(Section):
         return build_or_explain(trees.with_values(self.to_dict(), values))
 
     def point(self, values: Mapping[str, Any]) -> Experiment:
-        """The training run of one trial: `values` must be a point of the space, and nothing is left to search."""
+        """The run of one trial: `values` must be a point of the space; nothing is left to search."""
         try:
             self.space.check_point(values)
         except Problem as problem:
@@ -112,7 +118,7 @@ class Experiment(Section):
         return self.point(self.space.reference_point) if self.searchable else self.fixed()
 
     def baseline_experiment(self) -> Experiment | None:
-        """What the search is compared with: the reference point with `baseline` laid over it; None when not given."""
+        """What a search is compared with: the reference point under `baseline`; None without one."""
         if not self.baseline:
             return None
         from dmltune.experiment.build import build_or_explain

@@ -18,7 +18,7 @@ _EXAMPLE = "{float: [0.1, 0.9]}, {int: [1, 16]} or {choice: [a, b]}"
 
 @dataclass(frozen=True)
 class Parameter:
-    """`low`/`high` (included; ints for int) or `choices`; `when` maps a key to the values under which this one applies."""
+    """`low`/`high` (included; ints for int) or `choices`; `when` maps a key to the values it must have."""
 
     name: str
     kind: Kind
@@ -60,7 +60,7 @@ class Parameter:
         low, high = _parse_bounds(name, kind, spec[kind])
         if log and low <= 0:
             raise Problem(
-                f"search.{name}: log needs a low bound above 0; got {show([low, high])}. Raise it or delete log.",
+                f"search.{name}: log needs low above 0; got {show([low, high])}. Raise it or delete log.",
                 (*path, kind),
             )
         return Parameter(name, kind, low, high, log=log, when=when)
@@ -92,8 +92,8 @@ class Parameter:
             raise Problem(f"{where} {self.name} must be {rule}; got {kind_of(value)}.{remedy}", *paths)
         if not self.low <= value <= self.high:
             raise Problem(
-                f"{where} {self.name} must lie in its bounds {show([self.low, self.high])}; got {show(value)}. "
-                "Change it or widen the bounds.",
+                f"{where} {self.name} must lie in its bounds {show((self.low, self.high))}; "
+                f"got {show(value)}. Change it or widen the bounds.",
                 *paths,
             )
         return float(value) if self.kind == "float" else value
@@ -136,10 +136,9 @@ def _parse_bounds(name: str, kind: Kind, bounds: Any) -> tuple[float, float]:
                 f"search.{name}: a bound must be a finite number; got {kind_of(bound)}.{remedy}", path
             )
         if kind == "int" and not isinstance(bound, int):
+            remedy = number_remedy(bound, True) or " Round them, or write float for int."
             raise Problem(
-                f"search.{name}: the bounds of an int must be whole numbers; got {show(bounds)}.{number_remedy(bound, True)}"
-                if bound.is_integer()
-                else f"search.{name}: the bounds of an int must be whole numbers; got {show(bounds)}. Round them or write float.",
+                f"search.{name}: the bounds of an int must be whole numbers; got {show(bounds)}.{remedy}",
                 path,
             )
     low, high = (float(bounds[0]), float(bounds[1])) if kind == "float" else (bounds[0], bounds[1])
@@ -147,7 +146,7 @@ def _parse_bounds(name: str, kind: Kind, bounds: Any) -> tuple[float, float]:
         raise Problem(f"search.{name}: high must be above low; got {show([low, high])}. Swap them.", path)
     if high == low:
         raise Problem(
-            f"search.{name}: high must be above low; got {show([low, high])}. Fix the value outside search instead.",
+            f"search.{name}: high must be above low; got {show([low, high])}. Fix it outside search instead.",
             path,
         )
     return low, high
@@ -170,7 +169,7 @@ def _parse_choices(name: str, choices: Any) -> tuple[Any, ...]:
     for choice in choices:
         if not is_scalar(choice):
             raise Problem(
-                f"search.{name}: a choice must be a number, a text, true, false or null; got {kind_of(choice)}.",
+                f"search.{name}: a choice must be one plain value; got {kind_of(choice)}.",
                 path,
             )
         if any(same(choice, other) for other in seen):

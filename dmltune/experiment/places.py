@@ -62,7 +62,7 @@ def is_path(name: str) -> bool:
 def find_file(
     name: str | File, kind: str, what: str, beside: File | None = None, besides: Collection[File] = ()
 ) -> File:
-    """The file that a name or a path means; `besides` are files that it cannot mean. UserError with the nearest name."""
+    """The file that a name or path means, `besides` excluded; a UserError with the nearest name."""
     text = str(name)
     if not text.strip():
         raise UserError(

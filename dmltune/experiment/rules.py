@@ -1,4 +1,4 @@
-"""Rules between several keys of an experiment, on dotted values: they hold for a file and for every trial's point."""
+"""Rules between several keys, on dotted values: they hold for a file and for every trial's point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def check_values(values: Mapping[str, Any]) -> None:
         below, above = size // per_class * per_class, (size // per_class + 1) * per_class
         use = f"{below} or {above}" if below else f"{above}"
         raise Problem(
-            f"batch.size must be a multiple of batch.samples_per_class; got {size} and {per_class}. Use {use}.",
+            "batch.size must be a multiple of batch.samples_per_class; "
+            f"got {size} and {per_class}. Use {use}.",
             ("batch", "size"),
             ("batch", "samples_per_class"),
         )
@@ -39,7 +40,8 @@ def check_values(values: Mapping[str, Any]) -> None:
     protocol, fold = values["objective.protocol"], values["fold"]
     if fold >= PARTITIONS[protocol]:
         raise Problem(
-            f"fold must be below {PARTITIONS[protocol]}, the number of partitions of the {protocol} protocol; got {fold}.",
+            f"fold must be below the {PARTITIONS[protocol]} partitions of protocol {protocol}; got {fold}. "
+            f"Use 0 to {PARTITIONS[protocol] - 1}.",
             ("fold",),
             ("objective", "protocol"),
         )
@@ -54,7 +56,7 @@ def check_values(values: Mapping[str, Any]) -> None:
     for key, owners in (("betas", ("adam", "adamw")), ("momentum", ("sgd",))):
         if values.get(f"optimizer.{key}") is not None and name not in owners:
             raise Problem(
-                f"optimizer.{key} belongs to {' and '.join(owners)}; optimizer.name is {show(name)}. Delete {key}.",
+                f"optimizer.{key} is for {' and '.join(owners)}; the name is {show(name)}. Delete {key}.",
                 ("optimizer", key),
                 ("optimizer", "name"),
             )

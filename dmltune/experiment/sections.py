@@ -1,4 +1,4 @@
-"""The typed sections of an experiment. What depends on a component's own signature is checked in components.py."""
+"""The typed sections of an experiment. What a component's signature says is checked in components.py."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Batch(Section):
 
 
 class Optimizer(Section):
-    """`betas` belong to adam and adamw, `momentum` to sgd; the factors multiply lr for new layers and proxies."""
+    """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies."""
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: float = Field(default=1e-3, gt=0, le=100)

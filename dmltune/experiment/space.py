@@ -18,7 +18,7 @@ from dmltune.experiment.wording import Problem, near_or_list, one_line, show
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """`parameters` in an order in which every key comes after those its `when` reads; `fixed` are all other values."""
+    """`parameters` in an order in which a key comes after those its `when` reads; `fixed` is all the rest."""
 
     parameters: tuple[Parameter, ...] = ()
     require: tuple[Expression, ...] = ()
@@ -63,7 +63,7 @@ class SearchSpace:
         raise Problem(f"'{one_line(str(name))}' is not searched{near_or_list(name, self.names, 'searched')}")
 
     def active(self, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names that apply given `values`, in order: every `when` is met by a value or by the experiment."""
+        """The names that apply given `values`, in order: every `when` is met by them or the experiment."""
         names: list[str] = []
         for parameter in self.parameters:
             if self.applies(parameter, values, names):
@@ -81,7 +81,7 @@ class SearchSpace:
         return True
 
     def violated(self, values: Mapping[str, Any]) -> str | None:
-        """The first rule that the experiment with `values` breaks, or None: `require`, and what must hold anyway."""
+        """The first rule that the experiment with `values` breaks, `require` or any other; or None."""
         view = self.view(values)
         active = self.active(values)
         for expression in self.require:
@@ -108,7 +108,7 @@ class SearchSpace:
         return None
 
     def view(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Every dotted key of the experiment with `values`; a new component name hides the old one's parameters."""
+        """Every dotted key of the experiment with `values`; a new name hides the old one's parameters."""
         view = dict(self.fixed)
         for section in COMPONENTS:
             name = f"{section}.name"
@@ -117,7 +117,7 @@ class SearchSpace:
         return {**view, **values}
 
     def check_point(self, values: Mapping[str, Any]) -> None:
-        """A Problem unless `values` gives every active key a value inside its bounds, nothing else, and breaks no rule."""
+        """A Problem unless the active keys, and no others, have values in their bounds that break no rule."""
         for name in values:
             self[name]
         active = self.active(values)
@@ -153,7 +153,7 @@ class SearchSpace:
         return values
 
     def reference_values(self, given: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
-        """The reference point: what is given and, when it shall be `whole`, the experiment's own value for the rest."""
+        """The reference point: what is given and, if `whole`, the experiment's own value for the rest."""
         for name in given:
             if name not in self.names:
                 near = near_or_list(name, self.names, "searched are")
@@ -166,9 +166,12 @@ class SearchSpace:
             name = parameter.name
             path = ("reference_point", name)
             if not self.applies(parameter, values, active):
-                if name in given:
+                later = not whole and any(
+                    key not in self.fixed and key not in self.names for key in parameter.when
+                )
+                if name in given and not later:  # a default that is not filled in yet may still meet it
                     raise Problem(
-                        f"reference_point: {name} does not apply there: it needs {conditions(parameter)}. Delete it.",
+                        f"reference_point: {name} needs {conditions(parameter)}. Delete it.",
                         path,
                     )
                 continue

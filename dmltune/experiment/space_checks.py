@@ -1,4 +1,4 @@
-"""Is a search space fit to be searched? Asked once, when a file is loaded, so that no trial fails for its settings."""
+"""Is a space fit to be searched? Asked once, on loading, so that no trial fails for its settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASELINE_KEYS = (*trees.SECTIONS, "max_steps", "validate_every", "patience")
 
 
 def lay_reference_point(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tree with the reference point's values as its own, and those values: an experiment is its own trial 0."""
+    """The tree with the reference point's values as its own (it is its own trial 0), and those values."""
     complete = prepared(tree)
     parameters = [Parameter.parse(name, spec) for name, spec in complete["search"].items()]
     for parameter in parameters:
@@ -37,14 +37,14 @@ def lay_reference_point(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     active = space.active(values)
     for parameter in space.parameters:
         section, _, key = parameter.name.partition(".")
-        if parameter.name in active and trees.lookup(laid, parameter.name) is trees.MISSING:
-            if section in components.CHECKED_TOGETHER and components.needs(section, laid[section], key):
-                raise lacking(parameter)
+        unset = parameter.name in active and trees.lookup(laid, parameter.name) is trees.MISSING
+        if unset and components.needs(section, laid.get(section), key):
+            raise lacking(parameter)
     return laid, values
 
 
 def check_search(experiment: Experiment) -> None:
-    """Every bound fits its component, trial 0 and the baseline can run, and `require` leaves something to search."""
+    """Every bound fits its component, trial 0 and the baseline can run, `require` leaves something."""
     space = SearchSpace.build(experiment.to_dict())
     for values, parameter in _corners(space):
         _check_corner(experiment, values, parameter, space)
@@ -55,7 +55,8 @@ def check_search(experiment: Experiment) -> None:
     if space and space.sample(random.Random(0), PROBES) is None:
         texts = " and ".join(map(str, space.require)) or "the rules of a batch"
         raise Problem(
-            f"require: none of {PROBES} random points inside the bounds satisfies {texts}. Widen the bounds or drop a rule.",
+            f"require: none of {PROBES} random points inside the bounds satisfies {texts}. "
+            "Widen the bounds or drop a rule.",
             ("require",),
             ("search",),
         )
@@ -84,32 +85,35 @@ def _check_key(name: str, tree: Mapping[str, Any]) -> None:
         )
     options = _keys(section, tree)
     if key not in options:
-        named = (
-            tree[section].get("name")
-            if section in COMPONENTS and isinstance(tree.get(section), Mapping)
-            else None
-        )
-        where = f"{section} '{named}'" if named else section
-        remedy = f" Drop it with 'search.{name}=null'."
-        raise Problem(
-            f"search: {unknown(key, options, where)}{'' if 'did you mean' in unknown(key, options) else remedy}",
-            path,
-        )
+        named = trees.lookup(tree, f"{section}.name")
+        where = f"{section} '{named}'" if section in COMPONENTS and isinstance(named, str) else section
+        said = unknown(key, options, where)
+        remedy = "" if "did you mean" in said else f". Drop it with 'search.{name}=null'."
+        raise Problem(f"search: {said}{remedy}", path)
 
 
 def _keys(section: str, tree: Mapping[str, Any]) -> list[str]:
     """What a section may hold, for every name it can have."""
     model = Experiment.model_fields[section].annotation
-    assert isinstance(model, type) and issubclass(model, BaseModel)
+    assert isinstance(model, type)
+    assert issubclass(model, BaseModel)
     keys = list(model.model_fields)
     if section in COMPONENTS and section != "backbone":
-        value = tree.get(section)
-        names = [value.get("name")] if isinstance(value, Mapping) else []
-        spec = tree["search"].get(f"{section}.name", {})
-        for name in [*names, *spec.get("choice", ())]:
-            if isinstance(name, str):
-                keys += [key for key in components.signature(section, name) if key not in keys]
+        for name, path in _names(section, tree):
+            try:
+                known = components.signature(section, name)
+            except Problem as problem:
+                raise Problem(str(problem), path) from None
+            keys += [key for key in known if key not in keys]
     return keys
+
+
+def _names(section: str, tree: Mapping[str, Any]) -> list[tuple[str, Path]]:
+    """The names a component has or may get in the search, and where each is written."""
+    key = f"{section}.name"
+    own = [(trees.lookup(tree, key), (section, "name"))]
+    searched = [(name, ("search", key, "choice")) for name in tree["search"].get(key, {}).get("choice", ())]
+    return [(name, path) for name, path in [*own, *searched] if isinstance(name, str)]
 
 
 def _corners(space: SearchSpace) -> Iterator[tuple[dict[str, Any], Parameter]]:
@@ -148,20 +152,16 @@ def _check_corner(
         text = str(problem)
         blamed = problem.paths[0] if problem.paths else ()
         name = ".".join(blamed)
-        path: Path = ("search", name if name in space.names else parameter.name)
+        guilty = space[name] if name in space.names else parameter
         section = blamed[0] if blamed else ""
-        if (
-            f"{section}.name" in space.names
-            and name in space.names
-            and not space[name].when
-            and "unknown key" in text
-        ):
+        if "unknown key" in text and f"{section}.name" in space.names and not guilty.when:
             text += f" Say for which name it applies: when: {{{section}.name: …}}."
-        elif "whole number" in text and parameter.kind == "float":
-            text = f"{parameter.name} is a whole number. Write int instead of float."
-        elif name != parameter.name:
-            text = f"{text.rstrip()} (with {parameter.name} = {values[parameter.name]})"
-        raise Problem(f"search: {text}", (*path, parameter.kind), path) from None
+        elif "whole number" in text and guilty.kind == "float":
+            text = f"{guilty.name} is a whole number. Write int instead of float."
+        elif guilty.name != name:
+            text = f"{text.rstrip()} (with {guilty.name} = {values[guilty.name]})"
+        path: Path = ("search", guilty.name)
+        raise Problem(f"search: {text}", (*path, guilty.kind), path) from None
 
 
 def _check_baseline(experiment: Experiment) -> None:

@@ -1,4 +1,4 @@
-"""Nested plain values addressed by dotted keys, and the one rule by which a later layer is laid over an earlier.
+"""Nested plain values, their dotted keys, and the one rule by which a later layer is laid over an earlier.
 
 `search` and `reference_point` are flat: their keys are dotted names themselves.
 """
@@ -35,7 +35,7 @@ MISSING: Final = _Missing()
 
 
 def split(name: str) -> Path:
-    """`search.references.lambda.log` → ("search", "references.lambda", "log"); elsewhere every dot separates."""
+    """`search.references.lambda.log` → (search, references.lambda, log); elsewhere every dot separates."""
     parts = name.split(".")
     if parts[0] not in FLAT or len(parts) < 3:
         return tuple(parts)
@@ -89,7 +89,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted values laid over a copy of the tree; names first, because a new name drops the old parameters."""
+    """Dotted values laid over a copy of the tree; names first, for a new name drops the old parameters."""
     result = copy.deepcopy(dict(tree))
     for name in sorted(values, key=lambda name: (name.count("."), not name.endswith(".name"))):
         lay_over(result, nested(name, values[name]))
@@ -104,10 +104,10 @@ def lay_over(
 ) -> None:
     """Lay `over` on `base` in place.
 
-    Mappings merge key by key, anything else replaces. A component that gets another name starts anew, without the
-    old one's parameters (an optimizer keeps what all of them share). In `search` and `reference_point` a key is
-    replaced whole, and null takes it away. `note(path, whole)` hears of every key that was written; `whole` when
-    what stood there before is gone.
+    Mappings merge key by key, anything else replaces. A component that gets another name starts anew, without
+    the old one's parameters (an optimizer keeps what all share). In `search` and `reference_point` a key is
+    replaced whole, and null takes it away. `note(path, whole)` hears of every key that is written; `whole`
+    says that what stood there before is gone.
     """
     say = note or (lambda path, whole: None)
     for key, raw in over.items():
@@ -118,7 +118,7 @@ def lay_over(
             base.pop(key, None)
             say(here, True)
         elif isinstance(value, Mapping) and not (path and path[-1] in FLAT):
-            fresh = not isinstance(before, Mapping) or _renamed(here, before, value)
+            fresh = not isinstance(before, Mapping) or renamed(here, before, value)
             if fresh:
                 base[key] = _kept(here, before)
             say(here, fresh)
@@ -129,7 +129,7 @@ def lay_over(
 
 
 def normalised(path: Path, value: Any) -> Any:
-    """Short forms written out: a component as a string, one requirement as a string, null for an empty section."""
+    """Short forms written out: a component as a text, one requirement as a text."""
     section = path[1:] if path[:1] == ("baseline",) else path
     if len(section) == 1 and section[0] in NAMED and isinstance(value, str):
         return {"name": value}
@@ -146,7 +146,8 @@ def _section(path: Path) -> str:
     return section[0] if len(section) == 1 else ""
 
 
-def _renamed(path: Path, before: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
+def renamed(path: Path, before: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
+    """Whether `over` gives the component at `path` another name."""
     if _section(path) not in (*COMPONENTS, "optimizer"):
         return False
     return "name" in over and "name" in before and over["name"] != before["name"]

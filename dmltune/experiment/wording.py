@@ -1,4 +1,4 @@
-"""How a broken rule is said: a Problem names the keys it concerns, and whoever knows the file adds the line."""
+"""How a broken rule is said: a Problem names the keys it concerns; who knows the file adds the line."""
 
 from __future__ import annotations
 
