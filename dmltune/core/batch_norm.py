@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from dmltune.core import collectives
 
 
 class _Normalise(torch.autograd.Function):
-    """y = (x − m)/√(v + ε) with mean and variance of the joined batch; also gives m, v and the number of values a channel.
+    """y = (x − m)/√(v + ε) with mean m and variance v of the joined batch; gives (y, m, v, values a channel).
 
     ∂L/∂x = (g − Σg/n − x̂·Σ(g·x̂)/n)/√(v + ε) with g = ∂L/∂y; both sums run over all ranks.
     """
@@ -51,7 +51,9 @@ class _Normalise(torch.autograd.Function):
 
 
 class JointBatchNorm(_BatchNorm):
-    """A batch norm whose training statistics are those of the joined batch; the ordinary one when alone or frozen."""
+    """A batch norm with the training statistics of the joined batch; the ordinary one when alone or
+    frozen.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         if not (self.training and collectives.world_size() > 1):
@@ -59,8 +61,8 @@ class JointBatchNorm(_BatchNorm):
         normal, mean_C, var_C, total = _Normalise.apply(x, self.eps)
         self._update_running(mean_C, var_C, total)
         shape = [1, -1] + [1] * (x.dim() - 2)
-        if self.weight is None:
-            return normal
+        if not self.affine:
+            return cast(Tensor, normal)
         return torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape))
 
     def _update_running(self, mean_C: Tensor, var_C: Tensor, total: Tensor) -> None:
@@ -78,13 +80,16 @@ class JointBatchNorm(_BatchNorm):
 class _JointBatchNormAct(JointBatchNorm):
     """timm's batch norm, which also drops and activates."""
 
+    drop: nn.Module
+    act: nn.Module
+
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.act(self.drop(super().forward(x)))
         return out
 
 
 def synchronise_batch_norm(module: nn.Module) -> nn.Module:
-    """Make every batch norm inside use the joined batch, in place; parameters, buffers and their names stay the same."""
+    """Make every batch norm inside use the joined batch, in place; parameters, buffers and names stay."""
     for name, child in module.named_children():
         if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
             setattr(module, name, _converted(child, JointBatchNorm))

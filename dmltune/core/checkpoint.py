@@ -83,7 +83,8 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
             meta = json.loads(file.metadata()[_META])
-            return {name: file.get_tensor(name) for name in file.keys()}, meta
+            names: list[str] = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, meta
     except FileNotFoundError:
         raise UserError(
             f"no checkpoint at {path}; look for the folder of another trial or start again"

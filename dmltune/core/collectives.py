@@ -1,9 +1,10 @@
 """Communication between the ranks of one training; the identity when torch.distributed is not initialised.
 
-Every rank computes the loss L of the joined batch and one DistributedDataParallel averages the parameters' gradients.
-With the backward of `gather_with_gradient` summing over the W ranks, rank r sends W · ∂L/∂x_r into its own part of the
-graph, the mean over the ranks is Σ_r ∂L/∂x_r · ∂x_r/∂θ = ∂L/∂θ, and what every rank holds whole (proxies, penalties)
-is averaged to itself. Nothing is scaled by the number of ranks.
+Every rank computes the loss L of the joined batch and one DistributedDataParallel averages the
+parameters' gradients. With the backward of `gather_with_gradient` summing over the W ranks, rank r
+sends W · ∂L/∂x_r into its own part of the graph, the mean over the ranks is Σ_r ∂L/∂x_r · ∂x_r/∂θ =
+∂L/∂θ, and what every rank holds whole (proxies, penalties) is averaged to itself. Nothing is scaled by
+the number of ranks.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class _Gather(torch.autograd.Function):
 
 
 def gather_with_gradient(x: Tensor) -> Tensor:
-    """Concatenate equal shapes over the ranks; the backward sums over the ranks and returns the local slice."""
+    """Concatenate equal shapes over the ranks; the backward sums over the ranks and returns the local
+    slice.
+    """
     if world_size() == 1:
         return x
     joined: Tensor = _Gather.apply(x)

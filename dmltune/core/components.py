@@ -1,7 +1,9 @@
-"""A component is found by its file name: `losses/contrastive.py` holds the class `Contrastive`. There is no registry.
+"""A component is found by its file name: `losses/contrastive.py` holds the class `Contrastive`. There
+is no registry.
 
-A slash name `timm/resnet18` is file `from_timm.py`, class `FromTimm`, which is given what follows the slash as `model`.
-The signature of the class is its schema: names, types, ranges (`Annotated[float, Range(0, 1)]`) and defaults.
+A slash name `timm/resnet18` is file `from_timm.py`, class `FromTimm`, which is given what follows the
+slash as `model`. The signature of the class is its schema: names, types, ranges (`Annotated[float,
+Range(0, 1)]`) and defaults.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ GIVEN = frozenset({"num_classes", "dim", "channels", "in_channels", "model"})
 
 @dataclass(frozen=True)
 class Range:
-    """The interval a number must lie in; `None` is unbounded, `low_open` and `high_open` exclude the bound."""
+    """The interval a number must lie in; `None` is unbounded, `low_open` and `high_open` exclude the
+    bound.
+    """
 
     low: float | None
     high: float | None
@@ -102,7 +106,9 @@ def violation(parameter: inspect.Parameter, value: Any) -> str | None:
 
 
 def build(package_name: str, component_name: str, given: dict[str, Any], chosen: dict[str, Any]) -> Any:
-    """An instance. `given` values the component does not ask for are left out; `chosen` ones are all checked."""
+    """An instance. `given` values the component does not ask for are left out; `chosen` ones are all
+    checked.
+    """
     cls = find(package_name, component_name)
     known, arguments = parameters(cls), _yaml_names(cls)
     argument_to_yaml = {argument: yaml for yaml, argument in arguments.items()}

@@ -53,7 +53,7 @@ def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Pro
         if validate or run.device.type == "cpu" or run.step % _LOOK_EVERY == 0:
             _check_finite(run, float(loss.detach()), "loss")
         run.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         run.optimizer.step()
         run.count_step(loss.detach(), len(images) * collectives.world_size())
         stop.step_seconds = time.perf_counter() - begin

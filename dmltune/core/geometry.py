@@ -1,7 +1,7 @@
 """Distances, normalisations, pair masks, greedy k-center and the covering radius.
 
-B samples, R references, N points, P cover points, D dimensions, C classes; `...` are leading (class) dimensions.
-Everything computes in the dtype it is given; half types are raised to float32.
+B samples, R references, N points, P cover points, D dimensions, C classes; `...` are leading (class)
+dimensions. Everything computes in the dtype it is given; half types are raised to float32.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 _CANCELLED = 1e-2
-"""Squared distances below this share of the squared norms have lost digits to cancellation and are computed again."""
+"""Squared distances below this share of the squared norms have lost digits to cancellation and are
+computed again.
+"""
 _BLOCK = 1 << 22
 """Numbers held at once when single entries are computed again."""
 
@@ -20,8 +22,9 @@ _BLOCK = 1 << 22
 def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tensor:
     """d_ij = ‖x_i − y_j‖ (or its square), (..., B, R). The gradient at distance 0 is 0.
 
-    ‖x‖² + ‖y‖² − 2⟨x, y⟩ of the centred points, one matrix product forward and two backward; the few entries that
-    cancellation spoils are computed from the differences, so near-zero distances are accurate too.
+    ‖x‖² + ‖y‖² − 2⟨x, y⟩ of the centred points, one matrix product forward and two backward; the few
+    entries that cancellation spoils are computed from the differences, so near-zero distances are
+    accurate too.
     """
     x_BD, y_RD = _at_least_float32(x_BD), _at_least_float32(y_RD)
     distance_BR: Tensor = _Distance.apply(x_BD, y_RD, squared)
@@ -85,7 +88,9 @@ def l2_normalise(x: Tensor) -> Tensor:
 
 
 def pair_masks(labels_B: Tensor, ref_labels_R: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(positive_BR, negative_BR): same and other label; without references a sample is no pair with itself."""
+    """(positive_BR, negative_BR): same and other label; without references a sample is no pair with
+    itself.
+    """
     if ref_labels_R is not None:
         same_BR = labels_B.unsqueeze(1) == ref_labels_R
         return same_BR, ~same_BR
@@ -99,9 +104,9 @@ def greedy_k_center(
 ) -> Tensor:
     """Algorithm 2: k times the pool point farthest from cover ∪ picks; the indices (k,) in order of picking.
 
-    Cover None is one zero vector. A leading class dimension is a batch: (C, N, D), (C, P, D), (C, N) → (C, k).
-    Points that are not `valid` are never picked; where fewer than k are, their picks repeat in order.
-    Ties go to the lower index.
+    Cover None is one zero vector. A leading class dimension is a batch: (C, N, D), (C, P, D), (C, N) →
+    (C, k). Points that are not `valid` are never picked; where fewer than k are, their picks repeat in
+    order. Ties go to the lower index.
     """
     count = pool_ND.shape[-2]
     if not 0 <= k <= count:
@@ -127,17 +132,19 @@ def greedy_k_center(
 
 @torch.no_grad()
 def covering_radius(emb_ND: Tensor, labels_N: Tensor) -> float:
-    """Mean over classes of the mean over k = 1..n of the radius of k centres among the class's n points (§3.3.1).
+    """Mean over classes of the mean over k = 1..n of the radius of k centres among the class's n points
+    (§3.3.1).
 
-    The first centre is the best single one (least largest distance), each further one the point farthest from those
-    before it: greedy, so at most twice the optimum, and independent of the order of the points but for ties.
+    The first centre is the best single one (least largest distance), each further one the point
+    farthest from those before it: greedy, so at most twice the optimum, and independent of the order of
+    the points but for ties.
     """
-    _, counts_C = labels_N.unique(return_counts=True)
+    counts_C = torch.unique(labels_N, return_counts=True)[1]
     order_N = labels_N.argsort(stable=True)
     starts_C = counts_C.cumsum(0) - counts_C
     total = 0.0
-    for size in counts_C.unique().tolist():
-        for starts in starts_C[counts_C == size].split(max(1, _BLOCK // (size * max(size, emb_ND.shape[1])))):
+    for size in torch.unique(counts_C).tolist():
+        for starts in torch.split(starts_C[counts_C == size], max(1, _BLOCK // (size * size))):
             index_CN = order_N[starts.unsqueeze(1) + torch.arange(size, device=starts.device)]
             points_CND = emb_ND[index_CN]
             total += float(_mean_radius(pairwise_distance(points_CND, points_CND)).double().sum())
@@ -157,13 +164,18 @@ def _mean_radius(distance_CNN: Tensor) -> Tensor:
 
 
 def _norm(x: Tensor) -> Tensor:
-    """‖x‖ over the last dimension, kept; scaled by the largest entry so that squares neither overflow nor vanish."""
+    """‖x‖ over the last dimension, kept; scaled by the largest entry so that squares neither overflow nor
+    vanish.
+    """
     largest = x.detach().abs().amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
-    return largest * torch.linalg.vector_norm(x / largest, dim=-1, keepdim=True)
+    norm: Tensor = largest * torch.linalg.vector_norm(x / largest, dim=-1, keepdim=True)
+    return norm
 
 
 def _power_of_two_scale(x: Tensor, y: Tensor) -> float:
-    """1 for ordinary numbers; for very large or small ones the exact divisor that keeps their squares in range."""
+    """1 for ordinary numbers; for very large or small ones the exact divisor that keeps their squares in
+    range.
+    """
     largest = max((float(t.detach().abs().max()) if t.numel() else 0.0) for t in (x, y))
     if largest == 0 or 1e-6 < largest < 1e15 or largest != largest or largest == float("inf"):
         return 1.0
@@ -176,7 +188,7 @@ def _difference(x_BD: Tensor, y_RD: Tensor, part: tuple[Tensor, ...]) -> Tensor:
 
 def _blocks(indices: tuple[Tensor, ...], dim: int) -> list[tuple[Tensor, ...]]:
     size = max(1, _BLOCK // max(1, dim))
-    return list(zip(*(index.split(size) for index in indices), strict=True)) if len(indices[0]) else []
+    return list(zip(*(torch.split(index, size) for index in indices), strict=True)) if len(indices[0]) else []
 
 
 def _at_least_float32(x: Tensor) -> Tensor:

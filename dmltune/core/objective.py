@@ -13,7 +13,7 @@ from dmltune.core.references import References
 
 
 class Objective(nn.Module):
-    """L(joined batch) + λ/2·‖θ − θ*‖²: gather → references(loss, embeddings, labels) + references.penalty(θ)."""
+    """L(joined batch) + λ/2·‖θ − θ*‖²: gather → references(loss, emb, labels) + references.penalty(θ)."""
 
     def __init__(self, embedder: Embedder, loss: nn.Module, references: References) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Objective(nn.Module):
 
 
 def distribute(objective: Objective) -> Objective | DistributedDataParallel:
-    """The module to train: with several ranks, batch norms over the joined batch and gradients averaged over ranks."""
+    """The module to train: with several ranks, batch norms over the joined batch and averaged gradients."""
     if collectives.world_size() == 1:
         return objective
     synchronise_batch_norm(objective.embedder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from dmltune.core.objective import Objective
 from dmltune.errors import UserError, nearest
 
-_OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = {
+_OPTIMIZERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], tuple[str, ...]]] = {
     "adam": (torch.optim.Adam, ("betas", "eps")),
     "adamw": (torch.optim.AdamW, ("betas", "eps")),
     "sgd": (torch.optim.SGD, ("momentum", "nesterov")),
@@ -19,7 +20,7 @@ _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = {
 def parameter_groups(
     objective: Objective, lr: float, weight_decay: float, new_layer_factor: float = 1, proxy_factor: float = 1
 ) -> list[dict[str, Any]]:
-    """Backbone at `lr`; projection and pooling at lr × new_layer_factor; what the method learns at lr × proxy_factor.
+    """Backbone at `lr`; new layers at lr × new_layer_factor; what the method learns at lr × proxy_factor.
 
     Proxies are points of the embedding space, not weights, and are not decayed.
     """

@@ -1,7 +1,8 @@
 """Exact retrieval metrics, block by block: never the whole query × gallery matrix.
 
-Q queries of one block, G gallery points, K neighbours looked at, D dimensions; R_Q is how many gallery points share a
-query's label. Neighbours are ranked by Euclidean distance in float64, ties by the lower gallery index.
+Q queries of one block, G gallery points, K neighbours looked at, D dimensions; R_Q is how many gallery
+points share a query's label. Neighbours are ranked by Euclidean distance in float64, ties by the lower
+gallery index.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def retrieval_metrics(
     gallery_labels: Tensor | None = None,
     ks: Sequence[int] = (1, 2, 4, 8),
 ) -> dict[str, float]:
-    """precision_at_1, recall_at_k for every k, r_precision, map_at_r and queries_without_match (a count).
+    """precision_at_1, r_precision, map_at_r, recall_at_k for every k, queries_without_match (a count).
 
-    MAP@R = 1/R Σ_{i≤R} P@i·[the i-th neighbour matches]. Without a gallery the queries are each other's, a query is not
-    its own neighbour. Averages run over the queries that have a match (0 when none has).
+    MAP@R = 1/R Σ_{i≤R} P@i·[the i-th neighbour matches]. Without a gallery the queries are each other's, and
+    none is its own neighbour. Averages run over the queries that have a match (0 when none has).
     """
     alone = gallery is None
     if gallery is None or gallery_labels is None:
@@ -66,7 +67,7 @@ def _sums(same_QK: Tensor, R_Q: Tensor, ks: Sequence[int]) -> Tensor:
 
 def _matches(query_labels: Tensor, gallery_labels: Tensor) -> Tensor:
     """How many gallery points share each query's label."""
-    labels, counts = gallery_labels.unique(return_counts=True)
+    labels, counts = torch.unique(gallery_labels, return_counts=True)
     place = torch.searchsorted(labels, query_labels).clamp(max=max(0, len(labels) - 1))
     return torch.where(labels[place] == query_labels, counts[place], 0)
 
@@ -74,8 +75,8 @@ def _matches(query_labels: Tensor, gallery_labels: Tensor) -> Tensor:
 def _nearest(query: Tensor, gallery: Tensor, depth: int, alone: bool) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of queries with their `depth` nearest gallery indices in order.
 
-    Fast distances by a matrix product choose candidates, differences rank them. What was left out is farther than
-    what was kept by more than the rounding error, or the query goes the slow way.
+    Fast distances by a matrix product choose candidates, differences rank them. What was left out is farther
+    than what was kept by more than the rounding error, or the query goes the slow way.
     """
     available = len(gallery) - int(alone)
     if depth < 1:
@@ -96,7 +97,7 @@ def _nearest(query: Tensor, gallery: Tensor, depth: int, alone: bool) -> Iterato
             fast_QG[torch.arange(len(block), device=query.device), own_Q] = torch.inf
         fast_QK, index_QK = fast_QG.topk(candidates, largest=False, sorted=False)
         index_QK = index_QK.sort(1).values  # so that a stable sort by distance puts the lower index first
-        exact_QK, order = (block.unsqueeze(1) - gallery[index_QK]).square().sum(2).sort(1, stable=True)
+        exact_QK, order = (block.unsqueeze(1) - gallery[index_QK]).square().sum(2).sort(dim=1, stable=True)
         near_QK = index_QK.gather(1, order)[:, :depth]
         if candidates < available:
             rounding_Q = 8 * (gallery.shape[1] + 4) * 2.3e-16 * (norm_Q1.squeeze(1) + norms_G.max())
@@ -107,7 +108,7 @@ def _nearest(query: Tensor, gallery: Tensor, depth: int, alone: bool) -> Iterato
 
 
 class _SlowWay:
-    """All distances of one query from the differences; equal gallery points share theirs, so ties are exact."""
+    """All distances of a query from the differences; equal gallery points share one, so ties are exact."""
 
     def __init__(self, gallery: Tensor) -> None:
         self.gallery = gallery
@@ -115,7 +116,7 @@ class _SlowWay:
 
     def ranked(self, query_D: Tensor, own: int | None) -> Tensor:
         if self.distinct is None:
-            points, place_G = self.gallery.unique(dim=0, return_inverse=True)
+            points, place_G = torch.unique(self.gallery, dim=0, return_inverse=True)
             self.distinct = points, place_G
         points, place_G = self.distinct
         distance_G = (points - query_D).square().sum(1)[place_G]

@@ -70,7 +70,9 @@ class Feed(Protocol):
     def num_classes(self) -> int: ...
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """This rank's slice of the batch of a step (equal on all ranks in length): (images_B3HW, labels_B)."""
+        """This rank's slice of the batch of a step (equal on all ranks in length): (images_B3HW,
+        labels_B).
+        """
 
     def validation(self) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's share, in order: rank r has the items r::world."""
@@ -80,7 +82,9 @@ class Feed(Protocol):
 
 
 class Run:
-    """A training that `fit` advances. `state()` and `restore()` carry it over to another process bit for bit."""
+    """A training that `fit` advances. `state()` and `restore()` carry it over to another process bit for
+    bit.
+    """
 
     def __init__(
         self, objective: Objective, optimizer: torch.optim.Optimizer, feed: Feed, schedule: Schedule
@@ -161,7 +165,9 @@ class Run:
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON-able meta): model, references, optimiser, best weights, counters, torch's generators."""
+        """(tensors, JSON-able meta): model, references, optimiser, best weights, counters, torch's
+        generators.
+        """
         live = {f"embedder.{name}": value for name, value in (self._live_weights or {}).items()}
         packed = self.optimizer.state_dict()
         tensors = {f"model.{name}": value for name, value in {**self.objective.state_dict(), **live}.items()}
@@ -201,7 +207,8 @@ class Run:
         for name, value in {**tensors, **_under("optimizer.", meta["numbers"])}.items():
             index, _, entry = name.partition(".")
             if isinstance(value, Tensor) and value.shape == weights[int(index)].shape and value.dim():
-                # Fused optimisers walk the memory: moments must lie in it as their weight does (channels last).
+                # Fused optimisers walk the memory: moments must lie in it as their weight does
+                # (channels last).
                 value = torch.empty_like(weights[int(index)]).copy_(value)
             state.setdefault(int(index), {})[entry] = value
         groups = [{n: tuple(v) if n == "betas" else v for n, v in group.items()} for group in meta["groups"]]

@@ -1,6 +1,7 @@
 """One file a backbone: normalised images (B, 3, H, W) → feature map (B, channels, h, w).
 
-`torchvision/<name>` and `timm/<name>` take any convolutional model of these libraries when they are installed.
+`torchvision/<name>` and `timm/<name>` take any convolutional model of these libraries when they are
+installed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Backbone(nn.Module):
 
 
 def load(name: str, weights: str = "none") -> Backbone:
-    """The backbone `name`; weights: none | packaged | imagenet | the path of a .safetensors, .pt or .pth file."""
+    """The backbone `name`; weights: none | packaged | imagenet | the path of a .safetensors, .pt or .pth
+    file.
+    """
     from dmltune.core.backbones import _weights
 
     backbone: Backbone = components.build("backbones", name, {}, {})
@@ -38,6 +41,7 @@ def load(name: str, weights: str = "none") -> Backbone:
         backbone.load_named_weights(weights)
     elif weights != "none":
         raise UserError(
-            f"weights must be none, packaged, imagenet or the path of a .safetensors, .pt or .pth file; got '{weights}'"
+            "weights must be none, packaged, imagenet or the path of a .safetensors, .pt or .pth file; "
+            f"got '{weights}'"
         )
     return backbone

@@ -17,7 +17,9 @@ _WRAPPERS = ("module.", "backbone.")
 
 
 def load_file(module: nn.Module, path: Path) -> None:
-    """Tensors by name; further ones in the file (a classifier) are ignored, a missing or misshapen one is an error."""
+    """Tensors by name; further ones in the file (a classifier) are ignored, a missing or misshapen one is
+    an error.
+    """
     load_tensors(module, _read(path), str(path))
 
 
@@ -34,8 +36,8 @@ def load_tensors(module: nn.Module, tensors: dict[str, Tensor], source: str) -> 
         asked = ", ".join(_line(name, own[name]) for name in bad[:3])
         there = ", ".join(_line(name, value) for name, value in list(tensors.items())[:3])
         raise UserError(
-            f"weights {source} do not fit this backbone: {len(bad)} of {len(wanted)} tensors are missing or have "
-            f"another shape, first {asked}; the file starts with {there}"
+            f"weights {source} do not fit this backbone: {len(bad)} of {len(wanted)} tensors are missing "
+            f"or have another shape, first {asked}; the file starts with {there}"
         )
     module.load_state_dict({name: tensors[name] for name in own if name in tensors}, strict=False)
 

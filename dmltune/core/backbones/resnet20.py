@@ -24,7 +24,7 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.bn2(self.conv2(torch.relu_(self.bn1(self.conv1(x)))))
-        return torch.relu_(inner + self.shortcut(x))
+        return torch.relu_(inner.add_(self.shortcut(x)))
 
 
 class Resnet20(Backbone):

@@ -1,7 +1,7 @@
 """One file a loss. `module(emb_BD, labels_B, refs_RD=None, ref_labels_R=None)` gives a scalar.
 
-With references the pairs are sample × reference only; without, the batch with itself minus the pairs of a sample
-with itself. Points are taken as they are: a loss does not normalise what it is given.
+With references the pairs are sample × reference only; without, the batch with itself minus the pairs of
+a sample with itself. Points are taken as they are: a loss does not normalise what it is given.
 """
 
 from __future__ import annotations

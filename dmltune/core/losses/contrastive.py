@@ -12,7 +12,8 @@ from dmltune.core.geometry import pair_masks, pairwise_distance
 
 
 class Contrastive(nn.Module):
-    """Mean over the non-zero (d − m⁺)₊ of positive pairs + mean over the non-zero (m⁻ − d)₊ of negative pairs.
+    """Mean over the non-zero (d − m⁺)₊ of positive pairs + mean over the non-zero (m⁻ − d)₊ of negative
+    pairs.
 
     In the thesis' form (lemma 3.2.1) m⁺ = β − α and m⁻ = β + α. Without a non-zero term a part is 0.
     """

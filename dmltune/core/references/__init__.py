@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from dmltune.core import components
 
 Pool = Callable[[int], tuple[Tensor, Tensor]]
-"""`pool(per_class) -> (emb_CbD, valid_Cb)`: fresh samples of every class, embedded by the current model in inference
-mode, identical on all ranks. `valid` is False where a class has fewer than b samples."""
+"""`pool(per_class) -> (emb_CbD, valid_Cb)`: fresh samples of every class, embedded by the current model
+in inference mode, identical on all ranks. `valid` is False where a class has fewer than b samples."""
 
 
 class References(nn.Module, ABC):
-    """What `Objective` and `fit` ask of every kind of reference. All state lives in parameters and buffers."""
+    """What `Objective` and `fit` ask of every kind of reference. All state lives in parameters and
+    buffers.
+    """
 
     normalise: ClassVar[Literal["l2", "lip"]] = "l2"
     pool_size: int = 0
@@ -38,7 +40,9 @@ class References(nn.Module, ABC):
         """Called once, before the first step of a new run."""
 
     def after_validation(self, score: float, weights_W: Tensor, pool: Pool) -> dict[str, float]:
-        """Called after every validation that follows training, higher scores are better; gives figures to log."""
+        """Called after every validation that follows training, higher scores are better; gives figures to
+        log.
+        """
         return self.figures()
 
     def figures(self) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Chance constrained programming (chapter 3): proxies under alternating projections.
 
-C classes, K proxies a class, b pool samples a class, D dimensions, W trainable embedder weights.
-A projection minimises loss + λ/2·‖θ − θ*‖² over weights and proxies until validation no longer improves; the next one
-starts from proxies chosen by greedy k-center, with θ* the best weights of the one before.
+C classes, K proxies a class, b pool samples a class, D dimensions, W trainable embedder weights. A
+projection minimises loss + λ/2·‖θ − θ*‖² over weights and proxies until validation no longer improves;
+the next one starts from proxies chosen by greedy k-center, with θ* the best weights of the one before.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class Ccp(References):
 
     @torch.no_grad()
     def after_validation(self, score: float, weights_W: Tensor, pool: Pool) -> dict[str, float]:
-        """Keep the best of this projection; after `patience` validations without a better one begin the next."""
+        """Keep the best of this projection; after `patience` validations without a better one begin the
+        next.
+        """
         if score > float(self.best_score) + _PLATEAU:
             self.best_score.fill_(score)
             self.best_proxies.copy_(self.proxies)
