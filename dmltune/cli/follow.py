@@ -28,10 +28,9 @@ def connect(address: str) -> JobSubmissionClient:
     logging.getLogger("ray.dashboard").setLevel(logging.ERROR)
     try:
         return JobSubmissionClient(address)
-    except (ConnectionError, RuntimeError) as error:
-        why = str(error).strip().splitlines()[0][:200]
+    except (ConnectionError, RuntimeError):
         raise UserError(
-            f"no Ray cluster answers at {address} ({why}). Start one with "
+            f"no Ray cluster answers at {address}. Start one with "
             "`ray start --head --dashboard-host=127.0.0.1`, or say --address."
         ) from None
 

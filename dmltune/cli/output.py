@@ -33,10 +33,12 @@ class Output:
     def show(self, *renderables: RenderableType) -> None:
         """What people read (no effect in JSON)."""
         if not self.json:
+            from rich.text import Text
+
             console = console_for(self.stream)
             for renderable in renderables:
                 # A line of text is for the terminal to wrap: commands in it are copied.
-                console.print(renderable, soft_wrap=not hasattr(renderable, "columns"))
+                console.print(renderable, soft_wrap=isinstance(renderable, str | Text))
 
 
 def console_for(stream: IO[str]) -> Console:

@@ -24,7 +24,9 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message.removeprefix('argument ')}; see {self.prog} --help")
+        # argparse calls optional overrides required when options and overrides are mixed.
+        plain = message.removeprefix("argument ").removesuffix(", key=value")
+        raise UserError(f"{plain}; see {self.prog} --help")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Options may stand before, between and after the overrides."""

@@ -9,8 +9,7 @@ from dmltune.cli.output import Output
 from dmltune.report import words
 
 if TYPE_CHECKING:
-    from dmltune.experiment import Experiment
-    from dmltune.experiment.parameter import Parameter
+    from dmltune.experiment import Experiment, Parameter
 
 
 def show_plan(experiment: Experiment, space_name: str, args: argparse.Namespace, out: Output) -> int:
@@ -21,10 +20,12 @@ def show_plan(experiment: Experiment, space_name: str, args: argparse.Namespace,
 
 
 def document(experiment: Experiment, space_name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Reads the labels of the training half, so that missing data show now and not on the cluster."""
+    """Builds trial 0 and the baseline with their data, so that what is missing shows now."""
     from dmltune.data import catalog
     from dmltune.store import Store
+    from dmltune.train.build import check
 
+    check(experiment, args.data_root)
     images = catalog.load(experiment.data.name, "train", args.data_root)
     baseline = experiment.baseline_experiment()
     return {

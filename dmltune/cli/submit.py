@@ -9,16 +9,18 @@ import argparse
 import os
 import shlex
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_format
+from dmltune.cli.search import name_of
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
-    from dmltune.experiment.job import Job
+    from dmltune.experiment import Job
 
 SUMMARY = "run a job file's search on a Ray cluster, follow its log, return its exit code"
 EXAMPLES = """\
@@ -51,23 +53,22 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.experiment.job import load_job
-
     from dmltune.cli.follow import connect, follow
-    from dmltune.experiment import load_experiment
+    from dmltune.experiment import load_experiment, load_job
 
     job = load_job(args.job)
     experiment = load_experiment(job.space, job.overrides)
     store = store_of(job, args)
+    name = job.name or f"{name_of(job.space)}-{time.strftime('%Y%m%d-%H%M%S')}"
     client = connect(args.address)
     with tempfile.TemporaryDirectory(prefix="dmltune-job-") as folder:
-        file = write_space(experiment.to_dict(), Path(folder) / f"{space_name(job.space)}.yaml")
+        file = write_space(experiment.to_dict(), Path(folder) / f"{name_of(job.space)}.yaml")
         job_id = client.submit_job(
-            entrypoint=entrypoint(job, file.name, store, args.data_root),
+            entrypoint=entrypoint(job, name, file.name, store, args.data_root),
             runtime_env=runtime_env(job, Path(folder)),
-            metadata={"dmltune_search": job.name or space_name(job.space)},
+            metadata={"dmltune_search": name},
         )
-    return follow(client, job_id, args.address, store, job.name or space_name(job.space), out)
+    return follow(client, job_id, args.address, store, name, out)
 
 
 def store_of(job: Job, args: argparse.Namespace) -> str:
@@ -84,12 +85,6 @@ def store_of(job: Job, args: argparse.Namespace) -> str:
     return str(Path(asked or os.environ.get("DMLTUNE_STORE") or "mlruns").absolute())
 
 
-def space_name(space: str) -> str:
-    from dmltune.cli.search import name_of
-
-    return name_of(space)
-
-
 def write_space(tree: dict[str, Any], path: Path) -> Path:
     """One flat YAML file without `extends`."""
     from ruamel.yaml import YAML
@@ -101,11 +96,11 @@ def write_space(tree: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def entrypoint(job: Job, file: str, store: str, data_root: Path | None) -> str:
+def entrypoint(job: Job, name: str, file: str, store: str, data_root: Path | None) -> str:
     """The command of the job; --address auto is the cluster that it runs in."""
     root = data_root or job.data_root
     options: dict[str, Any] = {
-        "--name": job.name,
+        "--name": name,
         "--trials": job.trials,
         "--time": job.time,
         "--workers": job.workers,
@@ -126,7 +121,7 @@ def runtime_env(job: Job, folder: Path) -> dict[str, Any]:
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONUNBUFFERED": "1"}
     environment["env_vars"] = quiet | environment.get("env_vars", {})
     environment["working_dir"] = str(folder)
-    if getattr(job, "ship", True):
-        package = str(Path(dmltune.__file__).parent)
+    if job.ship:
+        package = str(Path(dmltune.__path__[0]))
         environment["py_modules"] = [package, *environment.get("py_modules", [])]
     return environment

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING
 
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_experiment, add_format, add_places, at_least, overrides_of
 
 if TYPE_CHECKING:
-    from dmltune.core.fit import Progress
+    from dmltune.train.orders import Report
 
 SUMMARY = "train one embedder: a space's reference point with your changes"
 EXAMPLES = """\
@@ -23,8 +24,9 @@ EXAMPLES = """\
 def add_arguments(parser: Parser) -> None:
     add_experiment(parser, "what to train")
     add_places(parser)
-    parser.add_argument("--name", help="the run's name (default: SPACE-train); an existing one is resumed")
+    parser.add_argument("--name", help="the run's name (default: space and time); an existing one is resumed")
     parser.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument("--address", help="a Ray cluster for several workers (default: this machine alone)")
     add_format(parser)
 
 
@@ -32,50 +34,47 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli.search import name_of, places
     from dmltune.experiment import load_experiment
     from dmltune.store import Store
-    from dmltune.train import train
+    from dmltune.train.local import train
 
     experiment = load_experiment(args.space, overrides_of(args))
-    space_name = name_of(args.space)
-    name = args.name or f"{space_name}-train"
+    name = args.name or f"{name_of(args.space)}-{time.strftime('%Y%m%d-%H%M%S')}"
     last = None
-    for progress in train(
+    for report in train(
         experiment,
         name=name,
         workers=args.workers,
         store=Store.at(args.store),
         data_root=args.data_root,
-        space_name=space_name,
+        address=args.address,
     ):
-        print(line(progress), file=sys.stderr, flush=True)
-        last = progress
-    out.document(document(name, last))
-    if last is not None:
-        out.show(*closing(name, last, places(args)))
+        print(line(report, experiment.objective.metric), file=sys.stderr, flush=True)
+        last = report
+    out.document({"name": name} | (vars(last) if last is not None else {}))
+    if last is None or last.failure:
+        return 1
+    out.show(*closing(name, last, places(args)))
     return 0
 
 
-def line(progress: Progress) -> str:
+def line(report: Report, metric: str) -> str:
     """`step 100/600  MAP@R 31.2 %  P@1 45.0 %  loss 0.1234  350 images/s`."""
     from dmltune.report import words
 
-    metrics = progress.metrics
-    parts = [f"step {progress.step:>5}/{progress.max_steps}"]
-    shares = {name: metrics[name] for name in ("map_at_r", "precision_at_1") if name in metrics}
-    parts += [f"{words.metric_name(name)} {words.percent(share):>5} %" for name, share in shares.items()]
+    if report.failure:
+        return f"step {report.step}/{report.max_steps}  failed: {words.first_line(report.failure)}"
+    metrics = report.metrics
+    parts = [f"step {report.step:>5}/{report.max_steps}"]
+    for name in dict.fromkeys((metric, "precision_at_1")):
+        if name in metrics:
+            parts.append(f"{words.metric_name(name)} {words.percent(metrics[name]):>5} %")
     if "loss" in metrics:
         parts.append(f"loss {metrics['loss']:.4f}")
     if "images_per_s" in metrics:
         parts.append(f"{metrics['images_per_s']:.0f} images/s")
-    return "  ".join(parts) + ("  best so far" if progress.improved else "")
+    return "  ".join(parts) + ("  best so far" if report.best_step == report.step else "")
 
 
-def document(name: str, last: Progress | None) -> dict[str, Any]:
-    import dataclasses
-
-    return {"name": name, **({} if last is None else dataclasses.asdict(last))}
-
-
-def closing(name: str, last: Progress, places: str) -> list[str]:
+def closing(name: str, last: Report, places: str) -> list[str]:
     from dmltune.report import words
 
     return [

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -24,7 +25,7 @@ def difference() -> float:
     """Starts both ranks on loopback, meeting over a file, and returns what rank 0 found."""
     import dmltune
 
-    package = Path(next(iter(dmltune.__path__))).parent
+    package = Path(dmltune.__path__[0]).parent
     path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": path}
     with tempfile.TemporaryDirectory(prefix="dmltune-ranks-") as folder:
@@ -50,7 +51,6 @@ def difference() -> float:
 
 
 def main(folder: str, rank: int) -> None:
-    import torch
     import torch.distributed as dist
 
     alone = gradients(0, 1)
@@ -62,14 +62,14 @@ def main(folder: str, rank: int) -> None:
         timeout=timedelta(seconds=SECONDS),
     )
     together = gradients(rank, 2)
-    worst = max(
+    differences = [
         float((one - both).abs().max() / one.abs().max().clamp_min(1e-30))
         for one, both in zip(alone, together, strict=True)
-    )
+    ]
     dist.barrier()
     dist.destroy_process_group()
     if rank == 0:
-        print(worst if torch.isfinite(torch.tensor(worst)) else float("inf"))
+        print(max(differences) if all(map(math.isfinite, differences)) else math.inf)
 
 
 def gradients(rank: int, world: int) -> list[Tensor]:
@@ -93,8 +93,8 @@ def gradients(rank: int, world: int) -> list[Tensor]:
     images_BCHW = torch.rand(batch, 3, 16, 16, dtype=torch.float64)
     labels_B = torch.arange(batch) % classes
     share = slice(rank * batch // world, (rank + 1) * batch // world)
-    distribute(objective)(images_BCHW[share], labels_B[share]).backward()
-
+    model = distribute(objective)  # kept until the backward is over: it owns the hooks that join gradients
+    model(images_BCHW[share], labels_B[share]).backward()
     return [parameter.grad.clone() for parameter in objective.parameters() if parameter.grad is not None]
 
 

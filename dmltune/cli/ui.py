@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from types import FrameType
 
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_format, add_store, at_least
 from dmltune.errors import UserError
 
 SUMMARY = "browse every run with MLflow, on this machine only"
+ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # a dozen processes for services that no run here uses
+    "UVICORN_LOG_LEVEL": "warning",
+    "PYTHONWARNINGS": "ignore",
+}
 EXAMPLES = """\
   dmltune ui                           http://127.0.0.1:5000
   dmltune ui --port 5050 --store /shared/mlruns
@@ -25,8 +36,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    import socket
-
     from dmltune.store import Store
 
     store = Store.at(args.store)
@@ -42,19 +51,43 @@ def run(args: argparse.Namespace, out: Output) -> int:
         except (OSError, OverflowError):
             raise UserError(f"port {args.port} is taken or not allowed; choose another with --port") from None
     address = f"http://127.0.0.1:{args.port}"
-    out.document({"address": address, "store": store.root})
-    out.show(f"{address}   runs of {store.root}   Ctrl-C ends it")
     options = ("--backend-store-uri", store.tracking_uri, "--workers", "1")
     server = subprocess.Popen(
         [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(args.port), *options],
         stdout=sys.stderr.fileno(),
-        env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"},
+        env=os.environ | ENVIRONMENT,
+        start_new_session=True,  # Ctrl-C is ours alone: the server's children end with their group below
     )
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
     try:
+        print("starting MLflow …", file=sys.stderr)
+        while server.poll() is None and not answers(args.port):
+            time.sleep(0.1)
+        if server.poll() is None:
+            out.document({"address": address, "store": store.root})
+            out.show(f"{address}   runs of {store.root}   Ctrl-C ends it")
         return server.wait()
     except KeyboardInterrupt:
-        server.wait()
         return 0
     finally:
-        if server.poll() is None:
-            server.terminate()
+        end_group(server)
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+def end_group(server: subprocess.Popen[bytes]) -> None:
+    """MLflow's server has children of its own; all of them end, politely first."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(timeout=5)
+            if number == signal.SIGTERM:
+                time.sleep(0.2)

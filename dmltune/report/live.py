@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dmltune.search.board import Board, Event, TrialRow
 
 WIDTH = 80
+PARAMETERS_WIDTH = 39  # what the other columns leave
 MESSAGE_SECONDS = 20.0
 STYLES = {"running": "bold", "complete": "green", "pruned": "dim", "failed": "red", "interrupted": "yellow"}
 
@@ -76,18 +77,19 @@ def table(board: Board, rows: int) -> Table:
     """At most `rows` trials."""
     shown = choose(board, rows)
     best = board.best_row()
+    header, cells = parameter_cells(shown, PARAMETERS_WIDTH)
     grid = Table(box=None, width=WIDTH, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("trial", width=12, no_wrap=True)
-    grid.add_column("parameters", ratio=1, no_wrap=True, overflow="ellipsis")
+    grid.add_column(header, ratio=1, no_wrap=True, overflow="ellipsis")
     grid.add_column("step", justify="right", no_wrap=True, min_width=7)
     grid.add_column(words.metric_name(board.metric), justify="right", no_wrap=True, min_width=5)
     grid.add_column("best", justify="right", no_wrap=True, min_width=5)
     grid.add_column("state", width=7, no_wrap=True)
-    for row in shown:
+    for row, cell in zip(shown, cells, strict=True):
         is_best = best is not None and row.number == best.number
         grid.add_row(
             f"{row.number:>3} {words.ROLES[row.role]}",
-            words.parameters(row.values, digits=2),
+            cell,
             f"{row.step}/{row.max_steps}",
             words.percent(row.score),
             Text(words.percent(row.best), style="bold green" if is_best else ""),
@@ -96,6 +98,25 @@ def table(board: Board, rows: int) -> Table:
     if hidden := len(board.rows) - len(shown):
         grid.add_row("", Text(f"… and {hidden} more", style="dim"))
     return grid
+
+
+def parameter_cells(rows: list[TrialRow], width: int) -> tuple[str, list[str]]:
+    """Heading and cells: searched values in columns under their names when they fit, else `name=value`."""
+    keys = list(dict.fromkeys(key for row in rows if row.role != "baseline" for key in row.values))
+    names = words.short_names(keys)
+    lines = [[words.value(row.values[key], 2) if key in row.values else "" for key in keys] for row in rows]
+    widths = [max(len(names[key]), *(len(line[at]) for line in lines)) for at, key in enumerate(keys)]
+    if not keys or sum(widths) + len(widths) - 1 > width:
+        return "parameters", [words.parameters(row.values, digits=2) for row in rows]
+
+    def columns(texts: list[str]) -> str:
+        return " ".join(text.rjust(size) for text, size in zip(texts, widths, strict=True))
+
+    cells = [
+        columns(line) if set(row.values) <= set(keys) else words.parameters(row.values, digits=2)
+        for row, line in zip(rows, lines, strict=True)
+    ]
+    return columns([names[key] for key in keys]), cells
 
 
 def choose(board: Board, rows: int) -> list[TrialRow]:

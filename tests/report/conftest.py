@@ -22,7 +22,9 @@ def board() -> Board:
         TrialRow(1, "baseline", {"references.name": "batch"}, "complete", 600, 600, 0.398, 0.398, {}, 20.0),
         TrialRow(2, "search", point(1.2345e-5, 16), "complete", 600, 600, 0.421, 0.4261, {}, 20.0),
         TrialRow(3, "search", point(0.051, 2), "pruned", 200, 600, 0.281, 0.281, {}, 7.0),
-        TrialRow(4, "search", point(0.0999, 1), "failed", 300, 600, None, None, {}, 9.0, "the loss is NaN\nat 250"),
+        TrialRow(
+            4, "search", point(0.0999, 1), "failed", 300, 600, None, None, {}, 9.0, "the loss is NaN\nat 250"
+        ),
         TrialRow(5, "search", point(3e-3, 11), "running", 100, 600, 0.25, 0.25, {}, 4.0),
     ]
     made = Board("demo", "glyphs-ccp", "map_at_r", "max", trials_planned=13, concurrent=2)

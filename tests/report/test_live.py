@@ -25,9 +25,10 @@ def test_every_trial_shows_its_role_parameters_step_scores_and_state(board: Boar
     text = "\n".join(drawn(board))
     for expected in (
         "demo · glyphs-ccp\n5 of 13 trials   best 42.6 % (trial 2)   ",
-        "0 paper's  lambda=0.0002 proxies=8 pool_size=12",
+        "lambda proxies pool_size",
+        "0 paper's  0.0002       8        12",
         "1 baseline references=batch",
-        "lambda=1.2e-5 proxies=16 pool_size=24",
+        "1.2e-5      16        24",
         "600/600  42.1  42.6 done",
         "200/600  28.1  28.1 pruned",
         "failed",

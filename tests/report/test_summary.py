@@ -20,7 +20,9 @@ def printed(result: SearchResult) -> str:
     return stream.getvalue()
 
 
-def test_winner_papers_point_and_baseline_stand_side_by_side_with_their_differences(result: SearchResult) -> None:
+def test_winner_papers_point_and_baseline_stand_side_by_side_with_their_differences(
+    result: SearchResult,
+) -> None:
     lines = [" ".join(line.split()) for line in printed(result).splitlines()]
     assert "winner 2 42.6 +2.8 lambda=1.23e-5 proxies=16" in lines
     assert "paper's point 0 40.5 +0.7 lambda=0.0002 proxies=8" in lines
@@ -30,7 +32,9 @@ def test_winner_papers_point_and_baseline_stand_side_by_side_with_their_differen
     assert "trial 4 failed: the loss is NaN" in lines
 
 
-def test_it_says_that_the_winner_is_the_best_of_many_and_test_classes_are_unread(result: SearchResult) -> None:
+def test_it_says_that_the_winner_is_the_best_of_many_and_test_classes_are_unread(
+    result: SearchResult,
+) -> None:
     assert "The test classes have not been read" in printed(result)
 
 

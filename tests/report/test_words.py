@@ -12,7 +12,8 @@ def test_scores_are_written_in_percent_and_what_is_unknown_is_a_dash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "0s"), (59.4, "59s"), (59.9, "1m00s"), (75, "1m15s"), (7500, "2h05m"), (-3, "0s")]
+    ("seconds", "text"),
+    [(0.2, "0s"), (59.4, "59s"), (59.9, "1m00s"), (75, "1m15s"), (7500, "2h05m"), (-3, "0s")],
 )
 def test_times_are_written_in_two_units_at_most(seconds: float, text: str) -> None:
     assert words.clock(seconds) == text
@@ -27,7 +28,9 @@ def test_a_parameter_is_called_by_its_last_word_unless_another_one_ends_alike() 
         "loss.scale": "loss.scale",
         "pooling.scale": "pooling.scale",
     }
-    assert words.parameters({"loss.name": "triplet", "loss.margin": 0.09610001}) == "loss=triplet margin=0.0961"
+    assert (
+        words.parameters({"loss.name": "triplet", "loss.margin": 0.09610001}) == "loss=triplet margin=0.0961"
+    )
 
 
 def test_small_numbers_are_written_without_a_padded_exponent() -> None:

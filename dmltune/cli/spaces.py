@@ -1,0 +1,67 @@
+"""`dmltune spaces`: what can be searched or trained here."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from dmltune.cli.output import Output
+from dmltune.cli.parser import Parser, add_format
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dmltune.experiment import Parameter
+
+SUMMARY = "list the search spaces: those that come with dmltune and ./search_spaces"
+EXAMPLES = """\
+  dmltune spaces
+  dmltune spaces -f json
+"""
+
+
+def add_arguments(parser: Parser) -> None:
+    add_format(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    from rich.text import Text
+
+    from dmltune.cli.plan import describe
+    from dmltune.experiment import spaces
+    from dmltune.report import words
+
+    found = [(space, [] if space.error else varies(space.path)) for space in spaces()]
+    out.document(
+        [
+            {"name": space.name, "about": space.about, "path": space.path, "searchable": space.searchable}
+            | {"varies": {parameter.name: parameter.to_dict() for parameter in parameters}}
+            | ({"error": space.error} if space.error else {})
+            for space, parameters in found
+        ]
+    )
+    for space, parameters in found:
+        note = "" if space.searchable else "   to train, not to search"
+        out.show(Text.assemble((space.name, "bold"), (note, "dim")))
+        out.show(Text(f"  {space.error or space.about}", style="red" if space.error else ""))
+        names = words.short_names(parameter.name for parameter in parameters)
+        for parameter in parameters:
+            out.show(Text(f"    {names[parameter.name]}: {describe(parameter)}", style="dim"))
+    return 0
+
+
+def varies(path: Path) -> list[Parameter]:
+    """The parameters of a space, from its YAML alone: no component is imported, so that listing is quick."""
+    from dmltune.errors import UserError
+    from dmltune.experiment import Parameter
+    from dmltune.experiment import tree as trees
+    from dmltune.experiment.places import chain
+    from dmltune.experiment.wording import Problem
+
+    tree: dict[str, Any] = {}
+    try:
+        for _, document in chain(path):
+            trees.lay_over(tree, document.tree)
+        return [Parameter.parse(name, spec) for name, spec in (tree.get("search") or {}).items()]
+    except (Problem, UserError):
+        return []
