@@ -145,7 +145,7 @@ class Logbook:
         """
         row = self.board.rows[number]
         report = self._reports.get(number)
-        row.seconds = time.time() - self._sessions[number]
+        row.seconds = round(time.time() - self._sessions[number], 2)
         if report is not None and report.failure:
             row.state, row.reason = "failed", report.failure
         elif report is not None and report.finished:
@@ -158,8 +158,8 @@ class Logbook:
             self._tracker.log(row.run_id, row.step, {"best_" + self.board.metric: row.best})
         self._keep_model(row)
         self._tracker.close_run(row.run_id, row.state, row.reason)
-        self._storage.set_trial_user_attr(self._id(number), "reason", row.reason)
-        self._storage.set_trial_user_attr(self._id(number), "seconds", round(row.seconds, 2))
+        for key in ("reason", "seconds", "metrics"):
+            self._storage.set_trial_user_attr(self._id(number), key, getattr(row, key))
         state = {s: t for t, s in _STATES.items()}[row.state]
         value = [row.best] if row.state == "complete" and row.best is not None else None
         self._storage.set_trial_state_values(self._id(number), state, value)
@@ -232,6 +232,7 @@ def _row(trial: FrozenTrial, mode: str) -> TrialRow:
         max_steps=int(trial.user_attrs.get("max_steps", 0)),
         score=scores.get(last),
         best=trial.value if trial.value is not None else best,
+        metrics=dict(trial.user_attrs.get("metrics", {})),
         seconds=float(trial.user_attrs.get("seconds", 0.0)),
         reason=str(trial.user_attrs.get("reason", "")),
         run_id=str(trial.user_attrs.get("run_id", "")),

@@ -120,7 +120,7 @@ def _sampler(name: str, startup: int, seed: int) -> BaseSampler:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if name == "gp":
-            return GPSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
+            return GPSampler(seed=seed, n_startup_trials=startup)
         if name == "random":
             return RandomSampler(seed=seed)
         return TPESampler(
@@ -129,5 +129,4 @@ def _sampler(name: str, startup: int, seed: int) -> BaseSampler:
             group=True,  # conditional parameters are modelled with the trials that have them
             constant_liar=True,
             n_startup_trials=startup,
-            warn_independent_sampling=False,
         )

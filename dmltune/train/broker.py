@@ -35,7 +35,7 @@ Verdict = Literal["go", "abandon", "wait"]
 class _State:
     order: Order
     reports: list[Report] = field(default_factory=list)
-    wanted: int = 0  # the trial asks for the report after this one; lower numbers are decided
+    wanted: int = -1  # the trial asks for the report after this one; it wants the training to go on
     closed: bool = False
     attempts: int = 0
     crash: str = ""

@@ -28,6 +28,8 @@ _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",  # start-up polls at this rate; the default is 2 s
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # no boxes of Tune's between our lines
+    "RAY_worker_maximum_startup_concurrency": "32",  # a slot is several small processes
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # our own tracking replaces CSV, JSON and TensorBoard files
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial has no score
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
@@ -61,7 +63,8 @@ def ray_session(address: str | None) -> Iterator[Session]:
     remove_stale_folders()
     scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"
     scratch.mkdir(mode=0o700)
-    environment = _ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | {"RAY_TMPDIR": str(scratch)})
+    own_places = {"RAY_TMPDIR": str(scratch), "TMPDIR": str(scratch)}  # what workers leave goes with the folder
+    environment = _ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | own_places)
     with _environment(environment):
         try:
             import ray

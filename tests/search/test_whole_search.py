@@ -1,0 +1,176 @@
+"""One real search from the command line, and everything that must be true after it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import optuna
+import psutil
+import pytest
+from support.driving import QUICK, Driver, Place
+
+TRIALS = ("--trials", "3")
+
+
+@dataclass
+class Finished:
+    place: Place
+    result: dict[str, Any]
+    driver: Driver
+    errors: str
+    listening: set[str] = field(default_factory=set)
+    left_over: set[Path] = field(default_factory=set)
+
+
+@pytest.fixture(scope="module")
+def finished(place: Place) -> Finished:
+    before = ray_folders()
+    scratch = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short: Ray's sockets live in it
+    driver = place.start(
+        "search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole", "-f", "json", TMPDIR=str(scratch)
+    )
+    listening: set[str] = set()
+    over = threading.Event()
+    watcher = threading.Thread(target=watch_sockets, args=(driver, listening, over))
+    watcher.start()
+    code, out = driver.finish()
+    over.set()
+    watcher.join()
+    assert code == 0, driver.text
+    time.sleep(1)
+    left = set(scratch.iterdir()) | (ray_folders() - before)
+    shutil.rmtree(scratch)
+    return Finished(place, json.loads(out), driver, driver.text, listening, left)
+
+
+def watch_sockets(driver: Driver, listening: set[str], over: threading.Event) -> None:
+    while not over.is_set():
+        driver.look()
+        for process in [psutil.Process(driver.process.pid), *driver.alive()]:
+            try:
+                found = process.net_connections("inet")
+            except psutil.Error:
+                continue
+            listening |= {c.laddr.ip for c in found if c.status == psutil.CONN_LISTEN}
+        time.sleep(0.3)
+
+
+def ray_folders() -> set[Path]:
+    """What would be left beside the temporary folder that the command was given."""
+    return {path for pattern in ("ray*", "dmltune*") for path in Path("/tmp").glob(pattern)}
+
+
+def runs_of(place: Place, name: str) -> tuple[Any, list[Any]]:
+    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    where = f"tags.`dmltune.search` = '{name}'"
+    runs = client.search_runs(experiments, where, order_by=["tags.`dmltune.number` ASC"])
+    parent = [run for run in runs if run.data.tags["dmltune.number"] == "parent"]
+    assert len(parent) == 1
+    return parent[0], [run for run in runs if run.info.run_id != parent[0].info.run_id]
+
+
+def study_of(place: Place, name: str) -> optuna.Study:
+    return optuna.load_study(study_name=name, storage=f"sqlite:///{place.store / 'optuna.db'}")
+
+
+def test_trial_0_is_the_reference_and_the_baseline_runs_too(finished: Finished) -> None:
+    rows = finished.result["rows"]
+    assert [row["role"] for row in rows] == ["reference", "baseline", "search", "search"]
+    assert [row["state"] for row in rows] == ["complete"] * 4
+    assert rows[0]["values"]["references.lambda"] == 2e-4
+    assert all(row["step"] == 8 for row in rows)
+    best = max(row["best"] for row in rows if row["role"] != "baseline")
+    assert finished.result["winner"]["best"] == best
+    assert 0 < finished.result["untrained_score"] < 1
+
+
+def test_nothing_listens_beyond_loopback(finished: Finished) -> None:
+    assert len(finished.listening) >= 1
+    strangers = {ip for ip in finished.listening if not is_loopback(ip)}
+    assert not strangers
+
+
+def is_loopback(ip: str) -> bool:
+    address = ipaddress.ip_address(ip)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def test_no_process_and_no_temporary_file_is_left(finished: Finished) -> None:
+    assert len(finished.driver.seen) > 5
+    assert finished.driver.alive() == []
+    assert finished.left_over == set()
+
+
+def test_study_and_runs_agree_and_none_is_running(finished: Finished) -> None:
+    parent, children = runs_of(finished.place, "whole")
+    trials = study_of(finished.place, "whole").trials
+    assert len(trials) == len(children) == 4
+    for trial, run in zip(trials, children, strict=True):
+        assert run.data.tags["dmltune.number"] == f"{trial.number:04d}"
+        assert run.info.status == "FINISHED"
+        assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+        assert {k: str(v) for k, v in trial.params.items()} == run.data.params
+        assert math.isclose(run.data.metrics["best_map_at_r"], trial.value)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["dmltune.winner"] == finished.result["winner"]["run_id"]
+
+
+def test_a_run_says_what_made_it_and_carries_its_curve(finished: Finished) -> None:
+    parent, children = runs_of(finished.place, "whole")
+    assert {"dmltune.seed", "dmltune.data", "version.torch", "version.dmltune"} <= set(parent.data.tags)
+    assert parent.data.params["references.name"] == "ccp"
+    client = mlflow.MlflowClient(f"sqlite:///{finished.place.store / 'mlflow.db'}")
+    reference = children[0].info.run_id
+    for metric in ("map_at_r", "precision_at_1", "projection", "covering_radius"):
+        assert [m.step for m in client.get_metric_history(reference, metric)] == [0, 4, 8]
+    for metric in ("loss", "images_per_s"):
+        assert [m.step for m in client.get_metric_history(reference, metric)] == [4, 8]
+
+
+def test_the_checkpoints_that_are_kept_are_artifacts_and_nothing_else_is_left(finished: Finished) -> None:
+    _, children = runs_of(finished.place, "whole")
+    ranked = sorted(children, key=lambda run: -run.data.metrics["best_map_at_r"])
+    keep = {run.info.run_id for run in ranked[:3]} | {run.info.run_id for run in children[:2]}
+    client = mlflow.MlflowClient(f"sqlite:///{finished.place.store / 'mlflow.db'}")
+    for run in children:
+        files = {Path(f.path).name for f in client.list_artifacts(run.info.run_id, "model")}
+        assert bool(files) == (run.info.run_id in keep)
+        assert not any(name.endswith((".pt", ".pkl", ".pth")) for name in files)
+    trials = finished.place.store / "searches" / "whole" / "trials"
+    assert [path for path in trials.rglob("*") if path.is_file()] == []
+
+
+def test_evaluating_the_winner_repeats_its_validation_score(finished: Finished) -> None:
+    code, out, errors = finished.place.run("evaluate", "whole", "-f", "json")
+    assert code == 0, errors
+    document = json.loads(out)
+    assert math.isclose(document["map_at_r"], finished.result["winner"]["best"], abs_tol=1e-5)
+    assert document["split"] == "validation"
+
+
+def test_the_same_command_again_repeats_nothing(finished: Finished) -> None:
+    began = time.monotonic()
+    again = finished.place.search("whole", *QUICK, *TRIALS)
+    assert again["rows"] == finished.result["rows"]
+    assert again["winner"] == finished.result["winner"]
+    assert "starts" not in finished.place.run("search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole")[2]
+    assert time.monotonic() - began < 120  # no Ray
+
+
+def test_another_configuration_under_the_same_name_is_refused_with_the_difference(finished: Finished) -> None:
+    code, out, errors = finished.place.run("search", "glyphs-ccp", *QUICK, "max_steps=12", "--name", "whole")
+    assert (code, out) == (2, "")
+    assert len(errors.strip().splitlines()) == 1
+    assert "max_steps: 8 → 12" in errors

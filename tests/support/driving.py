@@ -1,0 +1,119 @@
+"""Real searches, run as a user runs them: the command line in a process of its own, a store of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+QUICK = ("max_steps=8", "validate_every=4", "batch.size=32", "scheduler=none")
+PATIENCE_S = 240.0  # for one thing to happen on a machine that is busy with other tests
+
+
+@dataclass
+class Driver:
+    """A `dmltune` command that runs, and everything it started."""
+
+    process: subprocess.Popen[str]
+    log: Path
+    seen: dict[int, psutil.Process] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Remember all processes of the tree: children of a dead parent are not found later."""
+        try:
+            tree = psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return
+        self.seen.update({child.pid: child for child in tree})
+
+    def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            self.look()
+            if value := condition():
+                return value
+            assert self.process.poll() is None, f"ended before: {what}\n{self.text}"
+            time.sleep(0.1)
+        raise AssertionError(f"did not happen in {PATIENCE_S:.0f} s: {what}\n{self.text}")
+
+    def finish(self) -> tuple[int, str]:
+        """Exit code and standard output."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.look()
+            time.sleep(0.1)
+        out, _ = self.process.communicate(timeout=5)
+        return self.process.returncode, out
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that train."""
+        self.look()
+        return [p for p in self.alive() if "RayTrainWorker" in _title(p)]
+
+    def alive(self) -> list[psutil.Process]:
+        return [p for p in self.seen.values() if p.is_running() and _status(p) != psutil.STATUS_ZOMBIE]
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return str(process.status())
+    except psutil.Error:
+        return psutil.STATUS_ZOMBIE
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with a store, where commands are run."""
+
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "mlruns"
+
+    def start(self, *words: str, **environment: str) -> Driver:
+        log = self.folder / f"log-{time.monotonic_ns()}.txt"
+        with open(log, "w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dmltune", *words],
+                cwd=self.folder, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
+                env=os.environ | environment,
+            )  # fmt: skip
+        return Driver(process, log)
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        driver = self.start(*words)
+        code, out = driver.finish()
+        return code, out, driver.text
+
+    def search(self, name: str, *words: str) -> dict[str, Any]:
+        code, out, errors = self.run("search", "glyphs-ccp", *words, "--name", name, "-f", "json")
+        assert code == 0, errors
+        document: dict[str, Any] = json.loads(out)
+        return document
+
+
+def kill(process: psutil.Process | subprocess.Popen[str]) -> None:
+    """kill -9."""
+    os.kill(process.pid, signal.SIGKILL)
