@@ -81,9 +81,7 @@ class Optimizer(Section):
 class Objective(Section):
     """What a search improves, measured on which split of the training classes."""
 
-    metric: Literal["map_at_r", "precision_at_1", "r_precision", "recall_at_1", "covering_radius"] = (
-        "map_at_r"
-    )
+    metric: Literal["map_at_r", "precision_at_1", "covering_radius"] = "map_at_r"
     mode: Literal["max", "min"] = "max"
     protocol: Literal["ablation", "fair", "tuning"] = "ablation"
 

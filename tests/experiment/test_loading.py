@@ -95,7 +95,9 @@ def test_a_searched_key_given_in_a_child_file_is_fixed(write: Callable[..., Path
 
 
 def test_a_replaced_component_takes_its_searched_keys_and_its_rules_along() -> None:
-    experiment = load_experiment("glyphs-ccp", ["references=batch"])
+    experiment = load_experiment(
+        "glyphs-ccp", ["search.loss.neg_margin={float: [0.2, 0.9]}", "references=batch"]
+    )
     assert experiment.space.names == ("loss.neg_margin",)
     assert experiment.require == []
     assert load_experiment("cub-ccp", ["references=batch"]).searchable is False
@@ -169,3 +171,12 @@ def test_a_name_that_is_no_file_is_one_line(name: str) -> None:
     with pytest.raises(UserError) as caught:
         load_experiment(name)
     assert "\n" not in str(caught.value)
+
+
+def test_the_metrics_that_can_be_searched_for_are_those_that_a_validation_measures() -> None:
+    from typing import get_args
+
+    from dmltune.core.fit import MEASURES
+    from dmltune.experiment.sections import Objective
+
+    assert set(get_args(Objective.model_fields["metric"].annotation)) == set(MEASURES)

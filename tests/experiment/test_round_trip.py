@@ -1,4 +1,4 @@
-"""Experiment → dict → Experiment, through JSON and YAML too; what is set is read; differences are complete."""
+"""Experiment → dict → Experiment, through JSON and YAML too; what is set is what is read; differences."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_every_shipped_space_survives_json_yaml_and_pickle(name: str, tmp_path: 
 
 def test_an_experiment_cannot_be_changed(experiment: Experiment) -> None:
     with pytest.raises(ValueError, match="frozen"):
-        experiment.max_steps = 3  # type: ignore[misc]
+        experiment.max_steps = 3
     tree = experiment.to_dict()
     tree["search"].clear()
     assert experiment.searchable

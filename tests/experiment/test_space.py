@@ -157,7 +157,9 @@ def test_a_searched_batch_size_obeys_the_samples_per_class() -> None:
 
 
 def test_the_baseline_takes_the_reference_point_and_its_own_changes() -> None:
-    experiment = load_experiment("glyphs-ccp", ["reference_point.loss.neg_margin=0.6"])
+    experiment = load_experiment(
+        "glyphs-ccp", ["search.loss.neg_margin={float: [0.2, 0.9]}", "reference_point.loss.neg_margin=0.6"]
+    )
     baseline = experiment.baseline_experiment()
     assert baseline is not None
     assert (baseline.references.name, baseline.references.parameters) == ("batch", {})
