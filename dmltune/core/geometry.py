@@ -84,7 +84,8 @@ def l2_normalise(x: Tensor) -> Tensor:
     """x / ‖x‖ over the last dimension; zero stays zero, with gradient zero."""
     x = _at_least_float32(x)
     norm = _norm(x)
-    return torch.where(norm > 0, x / torch.where(norm > 0, norm, 1), 0)
+    zero = norm == 0  # asked this way, a norm that is not a number stays visible in the result
+    return torch.where(zero, 0, x / torch.where(zero, 1, norm))
 
 
 def pair_masks(labels_B: Tensor, ref_labels_R: Tensor | None = None) -> tuple[Tensor, Tensor]:

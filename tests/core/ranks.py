@@ -1,0 +1,75 @@
+"""One rank of a gloo group: run by test_two_ranks.py as `ranks.py FOLDER RANK WORLD`, leaves its results
+in FOLDER.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import toy
+
+from dmltune.core import checkpoint, collectives
+from dmltune.core.fit import Diverged, Schedule, fit
+
+CASES: dict[str, dict[str, Any]] = {
+    "batch": {"kind": "batch", "optimizer": "sgd", "lr": 0.05},
+    "batch-adam": {"kind": "batch", "optimizer": "adam", "lr": 1e-2},
+    "ccp": {"kind": "ccp", "optimizer": "sgd", "lr": 0.05, "lambda": 0.5},
+    "ccp-adam": {"kind": "ccp", "optimizer": "adam", "lr": 1e-2},
+}
+SMALL = {"patience": 1, "proxies": 2, "pool_size": 3}
+STEPS = 3
+
+
+def train(case: str, rank: int, world: int, folder: Path) -> list[dict[str, float]]:
+    """Three optimiser steps with a validation after each; all tensors go to FOLDER/CASE-RANK."""
+    torch.manual_seed(0)
+    schedule = Schedule(max_steps=STEPS, validate_every=1, metric="covering_radius", mode="min")
+    feed, settings = toy.ToyFeed(rank, world), {**CASES[case], **(SMALL if case.startswith("ccp") else {})}
+    run = toy.run(schedule=schedule, feed=feed, dtype=torch.float64, **settings)
+    seen = [progress.metrics for progress in fit(run)]
+    checkpoint.save(folder / f"{case}-{rank}", *run.state())
+    return seen
+
+
+class BrokenOnOneRank(toy.ToyFeed):
+    def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        images, labels = super().batch(step)
+        return images / 255 * (torch.nan if self.rank == 1 and step == 2 else 1), labels
+
+
+def main(folder: Path, rank: int, world: int) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    found: dict[str, Any] = {case: train(case, rank, world, folder) for case in CASES}
+
+    rows = torch.arange(2 * (rank + 1)).view(-1, 2) + 10 * rank
+    found["gather"] = collectives.gather(rows).tolist()
+    found["number"] = collectives.broadcast_number(0.1 + rank)
+    found["broadcast"] = collectives.broadcast_(torch.full((2, 2), float(rank)).T).tolist()
+    found["sum"] = collectives.all_reduce_sum(torch.tensor([1.0 + rank])).tolist()
+    x = torch.tensor([[1.0 + rank]], requires_grad=True)
+    joined = collectives.gather_with_gradient(x)
+    (joined.square().sum() * (rank + 1)).backward()
+    assert x.grad is not None
+    found["gathered"], found["gradient"] = joined.tolist(), x.grad.tolist()
+
+    run = toy.run(schedule=Schedule(500, 500), feed=toy.ToyFeed(rank, world))
+    found["stopped"] = [(p.step > 5, p.reason) for p in fit(run, lambda: rank == 0 and run.step > 5)][-1]
+    broken = toy.run(schedule=Schedule(5, 5), feed=BrokenOnOneRank(rank, world))
+    try:
+        list(fit(broken))
+    except Diverged as problem:
+        found["diverged"] = [problem.step, problem.what]
+    (folder / f"found-{rank}.json").write_text(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,102 @@
+"""Exact retrieval metrics against a full sort in plain Python."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dmltune.core import retrieval
+from dmltune.core.retrieval import retrieval_metrics
+
+KS = (1, 2, 4, 8)
+
+
+def by_full_sort(
+    query: Tensor, query_labels: Tensor, gallery: Tensor | None, gallery_labels: Tensor | None
+) -> dict[str, float]:
+    alone = gallery is None
+    points = query if gallery is None else gallery
+    labels = (query_labels if gallery_labels is None else gallery_labels).tolist()
+    names = ["precision_at_1", "r_precision", "map_at_r", *(f"recall_at_{k}" for k in KS)]
+    rows = []
+    for i, (x, label) in enumerate(zip(query.double(), query_labels.tolist(), strict=True)):
+        distances = (points.double() - x).square().sum(1).tolist()
+        order = sorted((d, j) for j, d in enumerate(distances) if not (alone and i == j))
+        same = [labels[j] == label for _, j in order]
+        total = sum(same)
+        if not total:
+            continue
+        average = sum(sum(same[: r + 1]) / (r + 1) for r in range(total) if same[r]) / total
+        rows.append([same[0], sum(same[:total]) / total, average, *(any(same[:k]) for k in KS)])
+    means = [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else [0.0] * len(names)
+    return {**dict(zip(names, means, strict=True)), "queries_without_match": float(len(query) - len(rows))}
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.integers(2, 40),
+    classes=st.integers(1, 12),
+    grid=st.sampled_from([0, 1, 3]),
+    separate=st.booleans(),
+)
+@settings(max_examples=120, deadline=None)
+def test_it_equals_a_full_sort_with_and_without_ties(
+    seed: int, size: int, classes: int, grid: int, separate: bool
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.randn(2 * size, 3, generator=generator)
+    points = (points * grid).round() if grid else points  # points of a coarse grid: many equal distances
+    labels = torch.randint(classes, (2 * size,), generator=generator)
+    others = (points[size:], labels[size:]) if separate else (None, None)
+    found = retrieval_metrics(points[:size], labels[:size], *others, ks=KS)
+    assert found == pytest.approx(by_full_sort(points[:size], labels[:size], *others), abs=1e-12)
+
+
+@pytest.mark.parametrize("block", [1, 100, 1 << 22])
+def test_the_size_of_the_blocks_changes_nothing(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    points, labels = torch.randn(120, 8), torch.arange(120) % 9
+    points[50:60] = points[0]
+    expected = retrieval_metrics(points, labels)
+    monkeypatch.setattr(retrieval, "_BLOCK", block)
+    assert retrieval_metrics(points, labels) == pytest.approx(expected, abs=1e-14)
+
+
+def test_equal_points_rank_by_index_however_many_there_are() -> None:
+    points = torch.randn(1, 16).expand(300, 16)
+    labels = torch.zeros(300, dtype=torch.long)
+    labels[:3] = 1
+    # Everyone sees the first three first: hits for the other two of class 1 only.
+    found = retrieval_metrics(points, labels)
+    assert found == pytest.approx(by_full_sort(points, labels, None, None), abs=1e-12)
+    assert found["precision_at_1"] == pytest.approx(3 / 300)
+
+
+def test_neighbours_that_differ_in_the_last_digit_are_told_apart() -> None:
+    base = torch.randn(1, 32, dtype=torch.float64)
+    points = base + 1e-9 * torch.randn(60, 32, dtype=torch.float64)
+    labels = torch.arange(60) % 7
+    expected = by_full_sort(points, labels, None, None)
+    assert retrieval_metrics(points, labels) == pytest.approx(expected, abs=1e-12)
+
+
+def test_queries_without_a_match_are_dropped_and_counted() -> None:
+    points = torch.tensor([[0.0], [0.1], [5.0], [9.0]])
+    found = retrieval_metrics(points, torch.tensor([0, 0, 1, 2]))
+    assert found["queries_without_match"] == 2
+    assert found["map_at_r"] == found["precision_at_1"] == 1.0
+    nobody = retrieval_metrics(points, torch.arange(4))
+    assert nobody["queries_without_match"] == 4
+    assert nobody["map_at_r"] == 0.0
+
+
+def test_there_is_a_key_for_every_k_even_beyond_the_gallery() -> None:
+    found = retrieval_metrics(torch.tensor([[0.0], [1.0], [1.1]]), torch.tensor([0, 0, 1]), ks=(1, 3, 100))
+    assert [found[f"recall_at_{k}"] for k in (1, 3, 100)] == [0.5, 1.0, 1.0]
+
+
+def test_points_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(ValueError, match="embeddings must be finite"):
+        retrieval_metrics(torch.tensor([[0.0], [torch.nan]]), torch.tensor([0, 0]))
