@@ -1,0 +1,91 @@
+"""Components are found by file name, and their signatures are their schema."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmltune.core import components, losses, references
+from dmltune.core.components import Range
+from dmltune.errors import UserError
+
+
+def test_every_file_of_a_room_is_a_component_of_that_name() -> None:
+    for room in ("losses", "poolings", "references", "backbones"):
+        folder = Path(components.__file__).parent / room
+        files = {path.stem for path in folder.glob("*.py") if not path.stem.startswith(("_", "from_"))}
+        assert set(components.names(room)) == files
+        for name in files:
+            assert components.find(room, name).__name__.lower() == name.replace("_", "")
+
+
+def test_an_unknown_name_is_an_error_with_the_nearest_one() -> None:
+    with pytest.raises(UserError, match="no 'contrastve' in losses; did you mean 'contrastive'"):
+        components.find("losses", "contrastve")
+    with pytest.raises(UserError, match="no 'nothing/x' in backbones; there are bn_inception, "):
+        components.find("backbones", "nothing/x")
+    for odd in ("_weights", "from_timm", "..components", "", "__init__"):
+        with pytest.raises(UserError, match="no '"):
+            components.find("backbones", odd)
+
+
+def test_parameters_have_their_yaml_names_and_leave_out_what_the_caller_gives() -> None:
+    found = components.parameters(components.find("references", "ccp"))
+    assert list(found) == ["proxies", "pool_size", "lambda", "patience", "batch_weight"]
+    assert found["lambda"].default == 2e-4
+    assert components.range_of(found["lambda"]) == Range(0, None)
+    assert components.parameters(components.find("backbones", "timm/resnet18")) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("neg_margin", -1, "must be above 0; got -1"),
+        ("neg_margin", "1", "must be a number; got '1'"),
+        ("neg_margin", True, "must be a number; got True"),
+        ("neg_margin", float("nan"), "must be above 0; got nan"),
+        ("pos_margin", 0, None),
+    ],
+)
+def test_a_value_is_checked_against_type_and_range(name: str, value: object, problem: str | None) -> None:
+    parameter = components.parameters(components.find("losses", "contrastive"))[name]
+    assert components.violation(parameter, value) == problem
+    if problem:
+        with pytest.raises(UserError, match="contrastive: neg_margin must be "):
+            losses.load("contrastive", **{name: value})
+
+
+def test_an_unknown_parameter_is_an_error_with_the_nearest_one() -> None:
+    with pytest.raises(UserError, match="unknown parameter 'lamda' in ccp; did you mean 'lambda'"):
+        references.load("ccp", num_classes=2, dim=2, lamda=1.0)
+    with pytest.raises(UserError, match="unknown parameter 'dim' in contrastive"):
+        components.build("losses", "contrastive", {}, {"dim": 3})
+
+
+def test_a_range_says_what_it_wants() -> None:
+    assert str(Range(0, 1, low_open=True)) == "above 0 and at most 1"
+    assert str(Range(None, 2, high_open=True)) == "below 2"
+    assert str(Range(None, None)) == "any number"
+    assert [Range(0, 1, True, True).contains(x) for x in (0, 0.5, 1)] == [False, True, False]
+
+
+def test_the_core_loads_in_a_fresh_process_without_ray_mlflow_optuna_or_yaml() -> None:
+    program = """
+import importlib, pkgutil, sys
+import dmltune.core
+for module in pkgutil.walk_packages(dmltune.core.__path__, "dmltune.core."):
+    importlib.import_module(module.name)
+unwanted = {"ray", "mlflow", "optuna", "yaml", "ruamel", "pydantic", "rich", "timm", "torchvision"}
+print(sorted(unwanted & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
+
+
+def test_names_are_known_without_importing_torch() -> None:
+    program = "import sys, dmltune.core.components as c; print(c.names('losses'), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{components.names('losses')} False\n"
