@@ -20,7 +20,7 @@ from dmltune.errors import UserError, nearest
 from dmltune.experiment import Experiment
 from dmltune.store import Store
 from dmltune.tracking import Run, Tracker
-from dmltune.train.build import build_embedder, training_half, validation_split
+from dmltune.train.build import build_embedder, training_images, validation_split
 
 SPLITS = ("validation", "test")
 SMALL = 64  # up to this side in pixels the raw image is compared too: what any method has to beat
@@ -89,9 +89,9 @@ def _run_with_model(tracker: Tracker, name_or_run: str) -> Run:
 
 def _images(experiment: Experiment, split: str, data_root: Path | None) -> tuple[ImageSet, Indices]:
     if split == "test":
-        test = catalog.load(experiment.data.name, "test", data_root)
+        test = catalog.load(experiment.data.name, "test", data_root).first_classes(experiment.data.classes)
         return test, range(len(test))
-    train = training_half(experiment.data.name, str(data_root) if data_root else None)
+    train = training_images(experiment, str(data_root) if data_root else None)
     return train, validation_split(experiment, train).validation_N
 
 

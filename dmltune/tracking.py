@@ -111,6 +111,9 @@ class Tracker:
         finite = {k: float(v) for k, v in metrics.items() if math.isfinite(v)}
         self.client.log_batch(run_id, metrics=[Metric(k, v, now, step) for k, v in finite.items()])
 
+    def logged_steps(self, run_id: str, metric: str) -> set[int]:
+        return {int(point.step) for point in self.client.get_metric_history(run_id, metric)}
+
     def tag(self, run_id: str, tags: Mapping[str, Any]) -> None:
         self.client.log_batch(run_id, tags=[RunTag(k, str(v)[:5000]) for k, v in tags.items()])
 

@@ -58,6 +58,21 @@ class ImageSet:
         """The same images from elsewhere."""
         return replace(self, reader=reader)
 
+    def first_classes(self, count: int | None) -> ImageSet:
+        """Only the first `count` classes: a smaller set of the same kind, for quick looks and tests."""
+        if count is None or count >= self.num_classes:
+            return self
+        kept_N = np.flatnonzero(self.labels_N < count)
+        return replace(
+            self,
+            labels_N=self.labels_N[kept_N],
+            class_names=self.class_names[:count],
+            fingerprint=f"{self.fingerprint}-{count}",
+            reader=lambda indices, side: self.reader(kept_N[indices], side),
+            category_N=None if self.category_N is None else self.category_N[kept_N],
+            key=self.key and f"{self.key}-{count}",
+        )
+
 
 def to_pil(image_HWC: Pixels) -> Image.Image:
     return Image.fromarray(image_HWC[:, :, 0] if image_HWC.shape[2] == 1 else image_HWC)

@@ -28,9 +28,10 @@ class Section(BaseModel):
 
 
 class Data(Section):
-    """`size` is the side of the square images in pixels."""
+    """`size`: side of the square images in pixels; `classes` takes only so many classes of each half."""
 
     name: str = Field(min_length=1)
+    classes: Count | None = None
     size: int = Field(default=32, ge=8, le=1024)
     augment: str = "none"
 

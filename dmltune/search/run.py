@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
+from dmltune.experiment.tree import flatten
 from dmltune.search.board import Board, SearchResult, TrialRow, Watch
 from dmltune.search.logbook import Logbook
 from dmltune.search.proposals import Proposer
@@ -227,7 +228,7 @@ def _open_parent(
         **about_versions(),
     }
     key = {"dmltune.search": name, "dmltune.number": "parent"}
-    run_id = tracker.open_run(experiment_id, name, key, _flat(experiment.to_dict()), tags)
+    run_id = tracker.open_run(experiment_id, name, key, flatten(experiment.to_dict()), tags)
     tracker.log_json(run_id, "experiment.json", experiment.to_dict())
     return run_id
 
@@ -277,13 +278,3 @@ def _result(
 
 def _direction(experiment: Experiment) -> Literal["maximize", "minimize"]:
     return "maximize" if experiment.objective.mode == "max" else "minimize"
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat

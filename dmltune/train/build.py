@@ -23,9 +23,14 @@ SPLIT_SEED = (
 
 
 @lru_cache(maxsize=4)  # a warm worker reads a data set once
-def training_half(name: str, data_root: str | None) -> ImageSet:
+def training_half(name: str, classes: int | None, data_root: str | None) -> ImageSet:
     """The images that `search` and `train` may see: never a test class."""
-    return catalog.load(name, "train", Path(data_root) if data_root else None)
+    half = catalog.load(name, "train", Path(data_root) if data_root else None)
+    return half.first_classes(classes)
+
+
+def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
+    return training_half(experiment.data.name, experiment.data.classes, data_root)
 
 
 def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
@@ -37,7 +42,7 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
 
 
 def build_feed(experiment: Experiment, data_root: str | None) -> Feed:
-    train = training_half(experiment.data.name, data_root)
+    train = training_images(experiment, data_root)
     return Feed(
         train,
         validation_split(experiment, train),
@@ -107,4 +112,4 @@ def check(experiment: Experiment, data_root: Path | None, world: int = 1) -> str
             build_objective(run, feed.num_classes)
         finally:
             feed.close()
-    return training_half(experiment.data.name, root).fingerprint
+    return training_images(experiment, root).fingerprint

@@ -63,7 +63,10 @@ def ray_session(address: str | None) -> Iterator[Session]:
     remove_stale_folders()
     scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"
     scratch.mkdir(mode=0o700)
-    own_places = {"RAY_TMPDIR": str(scratch), "TMPDIR": str(scratch)}  # what workers leave goes with the folder
+    own_places = {
+        "RAY_TMPDIR": str(scratch),
+        "TMPDIR": str(scratch),
+    }  # what workers leave goes with the folder
     environment = _ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | own_places)
     with _environment(environment):
         try:

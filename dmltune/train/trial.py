@@ -6,6 +6,7 @@ best/   the embedder of the best validation, as it is served (safetensors and JS
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from dmltune.core import checkpoint, collectives
 from dmltune.core.fit import Progress, fit
 from dmltune.data.feed import Feed
 from dmltune.experiment import Experiment
-from dmltune.train.build import build_run, training_half
+from dmltune.train.build import build_run, training_images
 from dmltune.train.orders import Order, Report
 
 
@@ -33,7 +34,7 @@ def run_trial(
     last = folder / "last"
     first = collectives.rank() == 0
     run = build_run(experiment, order.data_root, device)
-    number = 0
+    number, busy_s = 0, 0.0
     try:
         if (last / checkpoint.CHECKPOINT).is_file():
             tensors, meta = checkpoint.load(last)
@@ -42,11 +43,13 @@ def run_trial(
             yield report
             if report.finished:
                 return
-            number = report.number + 1
+            number, busy_s = report.number + 1, report.metrics["fit_seconds"]
+        began = time.perf_counter()
         for progress in fit(run, should_stop):
             if progress.reason == "stopped":
                 return
-            report = _report(number, progress)
+            busy_s += time.perf_counter() - began
+            report = _report(number, progress, busy_s)
             if first:
                 if progress.improved:
                     _save_best(folder / "best", run, experiment, order, progress)
@@ -54,17 +57,19 @@ def run_trial(
                 checkpoint.save(last, tensors, {"run": meta, "report": vars(report)})
             yield report
             number += 1
+            began = time.perf_counter()
     finally:
         if isinstance(run.feed, Feed):
             run.feed.close()
 
 
-def _report(number: int, progress: Progress) -> Report:
+def _report(number: int, progress: Progress, busy_s: float) -> Report:
+    """`fit_seconds`: training and validation so far, without checkpoints, reports and waiting."""
     return Report(
         number=number,
         step=progress.step,
         max_steps=progress.max_steps,
-        metrics=dict(progress.metrics),
+        metrics=progress.metrics | {"fit_seconds": round(busy_s, 4)},
         score=progress.score,
         best_score=progress.best_score,
         best_step=progress.best_step,
@@ -77,7 +82,7 @@ def _save_best(folder: Path, run: Any, experiment: Experiment, order: Order, pro
     description = {
         "experiment": experiment.to_dict(),
         "normalise": run.objective.embedder.normalise,
-        "data": training_half(experiment.data.name, order.data_root).fingerprint,
+        "data": training_images(experiment, order.data_root).fingerprint,
         "step": progress.step,
         "validation": progress.metrics,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,8 @@ from typing import Any
 
 import psutil
 
-QUICK = ("max_steps=8", "validate_every=4", "batch.size=32", "scheduler=none")
+SMALL = ("data.classes=150", "batch.size=32", "scheduler=none")
+QUICK = (*SMALL, "max_steps=8", "validate_every=4")
 PATIENCE_S = 240.0  # for one thing to happen on a machine that is busy with other tests
 
 
@@ -86,6 +88,18 @@ class Place:
     """A folder with a store, where commands are run."""
 
     folder: Path
+    drivers: list[Driver] = field(default_factory=list)
+
+    def clean_up(self) -> None:
+        """Nothing that a failed test started goes on."""
+        for driver in self.drivers:
+            driver.look()
+            for process in [driver.process, *driver.alive()]:
+                with contextlib.suppress(ProcessLookupError, psutil.Error):
+                    process.kill()
+            driver.process.wait(timeout=10)
+            if driver.process.stdout is not None:
+                driver.process.stdout.close()
 
     @property
     def store(self) -> Path:
@@ -99,7 +113,8 @@ class Place:
                 cwd=self.folder, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
                 env=os.environ | environment,
             )  # fmt: skip
-        return Driver(process, log)
+        self.drivers.append(Driver(process, log))
+        return self.drivers[-1]
 
     def run(self, *words: str) -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""

@@ -1,0 +1,171 @@
+"""kill -9, Ctrl-C, failing trials: only the work since the last checkpoint is lost, and nothing lies."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import optuna
+import pytest
+from optuna.trial import TrialState
+from support.driving import QUICK, SMALL, Place, kill
+
+LONGER = (*SMALL, "max_steps=120", "validate_every=20")
+
+
+def statuses(place: Place, name: str) -> dict[str, list[str]]:
+    """MLflow status by dmltune number; a list, so that a trial with two runs shows."""
+    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
+    runs = client.search_runs(
+        [e.experiment_id for e in client.search_experiments()], f"tags.`dmltune.search` = '{name}'"
+    )
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        found.setdefault(run.data.tags["dmltune.number"], []).append(run.info.status)
+    return found
+
+
+def trials_of(place: Place, name: str) -> list[Any]:
+    storage = f"sqlite:///{place.store / 'optuna.db'}"
+    return optuna.load_study(study_name=name, storage=storage).trials
+
+
+def steps_written(place: Place, name: str, number: str) -> list[int]:
+    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
+    where = f"tags.`dmltune.search` = '{name}' and tags.`dmltune.number` = '{number}'"
+    (run,) = client.search_runs([e.experiment_id for e in client.search_experiments()], where)
+    return [m.step for m in client.get_metric_history(run.info.run_id, "map_at_r")]
+
+
+def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place: Place) -> None:
+    words = ("search", "glyphs-ccp", *LONGER, "--trials", "3", "--name", "killed", "-f", "json")
+    driver = place.start(*words)
+    driver.wait_for(lambda: "done at step" in driver.text, "the first trial done")
+    driver.wait_for(lambda: driver.text.count("step 20/120") >= 3, "a third trial under way")
+    kill(driver.process)
+    driver.finish()
+    before = trials_of(place, "killed")
+    done = {t.number: (t.value, t.datetime_complete) for t in before if t.state == TrialState.COMPLETE}
+    running = [t.number for t in before if t.state == TrialState.RUNNING]
+    assert done
+    assert running
+
+    code, out, errors = place.run(*words)
+    assert code == 0, errors
+    after = trials_of(place, "killed")
+    assert [t.state for t in after] == [TrialState.COMPLETE] * 4  # three points and the baseline
+    for number, (value, completed) in done.items():
+        assert (after[number].value, after[number].datetime_complete) == (value, completed)
+    assert statuses(place, "killed") == {f"{n:04d}": ["FINISHED"] for n in range(4)} | {
+        "parent": ["FINISHED"]
+    }
+    for number in range(4):
+        assert steps_written(place, "killed", f"{number:04d}") == [0, 20, 40, 60, 80, 100, 120]  # none twice
+    assert json.loads(out)["winner"]["state"] == "complete"
+    assert not list(Path("/tmp").glob(f"dmltune-ray-{driver.process.pid}-*"))
+
+
+def test_a_killed_worker_costs_no_trial(place: Place) -> None:
+    words = ("search", "glyphs-ccp", *LONGER, "--trials", "1", "--concurrent", "1", "--name", "worker")
+    driver = place.start(*words, "-f", "json")
+    driver.wait_for(lambda: "step 40/120" in driver.text, "a trial under way")
+    (worker,) = driver.workers()
+    kill(worker)
+    code, out = driver.finish()
+    assert code == 0, driver.text
+    assert [row["state"] for row in json.loads(out)["rows"]] == ["complete"] * 2
+    assert steps_written(place, "worker", "0000") == [0, 20, 40, 60, 80, 100, 120]
+
+    undisturbed = place.search("undisturbed", *LONGER, "--trials", "1", "--concurrent", "1")
+    scores = [row["best"] for row in undisturbed["rows"]]
+    assert [row["best"] for row in json.loads(out)["rows"]] == scores  # resumed bit for bit
+
+
+def test_two_workers_give_the_scores_of_one_and_survive_the_death_of_rank_1(place: Place) -> None:
+    words = (
+        "search",
+        "glyphs-ccp",
+        *LONGER,
+        "--trials",
+        "1",
+        "--workers",
+        "2",
+        "--name",
+        "two",
+        "-f",
+        "json",
+    )
+    driver = place.start(*words)
+    driver.wait_for(lambda: "step 40/120" in driver.text, "a trial under way")
+    workers = driver.workers()
+    assert len(workers) == 2
+    kill(max(workers, key=lambda process: process.pid))
+    code, out = driver.finish()
+    assert code == 0, driver.text
+    rows = json.loads(out)["rows"]
+    assert [row["state"] for row in rows] == ["complete"] * 2
+    one = place.search("one", *LONGER, "--trials", "1", "--concurrent", "1")["rows"]
+    assert [row["score"] for row in rows] == pytest.approx([row["score"] for row in one], abs=2e-3)  # float32
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(place: Place) -> None:
+    words = ("search", "glyphs-ccp", *LONGER, "--trials", "2", "--name", "stopped")
+    driver = place.start(*words)
+    driver.wait_for(lambda: "step 20/120" in driver.text, "a trial under way")
+    driver.process.send_signal(signal.SIGINT)
+    code, out = driver.finish()
+    assert code == 130
+    assert "Traceback" not in driver.text + out
+    assert "dmltune search glyphs-ccp" in out
+    assert "--name stopped" in out
+    assert not driver.alive()
+    assert "RUNNING" not in {status for found in statuses(place, "stopped").values() for status in found}
+    code, _, errors = place.run(*words)
+    assert code == 0, errors
+    assert {status for found in statuses(place, "stopped").values() for status in found} == {"FINISHED"}
+
+
+SPACE_THAT_FAILS = """
+extends: glyphs
+search:
+  optimizer.weight_decay: {choice: [0.0, 10.0]}
+sampler: random
+reference_point: {optimizer.weight_decay: 0.0}
+"""
+
+
+def test_a_trial_that_diverges_is_failed_with_its_reason_and_the_search_goes_on(place: Place) -> None:
+    (place.folder / "diverges.yaml").write_text(SPACE_THAT_FAILS)
+    words = ("optimizer={name: sgd, lr: 100.0}", *QUICK, "--trials", "2", "--concurrent", "1")
+    code, out, errors = place.run("search", "diverges.yaml", *words, "--name", "nan", "-f", "json")
+    rows = json.loads(out)["rows"]
+    failed = [row for row in rows if row["state"] == "failed"]
+    assert failed, errors
+    assert "not finite at step" in failed[0]["reason"]
+    trials = trials_of(place, "nan")
+    assert [t.state == TrialState.FAIL for t in trials] == [row["state"] == "failed" for row in rows]
+    assert statuses(place, "nan")[f"{failed[0]['number']:04d}"] == ["FAILED"]
+    assert len(rows) == 2  # the search went on after it
+    assert code == (0 if len(failed) < 2 else 1)
+
+
+def test_a_clean_process_for_every_trial_when_asked(place: Place) -> None:
+    driver = place.start(
+        "search", "glyphs-ccp", *QUICK, "--trials", "1", "--concurrent", "1", "--isolation", "trial",
+        "--name", "isolated", "-f", "json",
+    )  # fmt: skip
+    seen: set[int] = set()
+
+    def watch() -> bool:
+        seen.update(worker.pid for worker in driver.workers())
+        return driver.process.poll() is not None
+
+    while not watch():
+        pass
+    code, out = driver.finish()
+    assert code == 0, driver.text
+    assert len(json.loads(out)["rows"]) == 2
+    assert len(seen) >= 2  # one process for the reference, one for the baseline
