@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dmltune.core import losses, references
 from dmltune.core.geometry import greedy_k_center, lip
+from dmltune.core.references.ccp import Ccp
 from dmltune.errors import UserError
 
 CLASSES, DIM, POOL = 3, 4, 5
@@ -29,9 +30,11 @@ class CountedPool:
         return self.drawn[-1]
 
 
-def ccp(**parameters: Any) -> references.References:
+def ccp(**parameters: Any) -> Ccp:
     chosen = {"proxies": 2, "pool_size": POOL, "patience": 2, **parameters}
-    return references.load("ccp", num_classes=CLASSES, dim=DIM, **chosen).double()
+    method = references.load("ccp", num_classes=CLASSES, dim=DIM, **chosen).double()
+    assert isinstance(method, Ccp)
+    return method
 
 
 def test_the_yaml_name_lambda_and_the_argument_name_are_the_same_parameter() -> None:
@@ -58,7 +61,7 @@ def test_the_loss_is_sample_against_proxies_plus_a_tenth_of_the_batch_loss() -> 
     text = ccp(batch_weight=0.0)
     text.load_state_dict(method.state_dict())
     torch.testing.assert_close(text(loss, emb_BD, labels_B), against_proxies, rtol=1e-14, atol=0)
-    value.backward()
+    torch.autograd.backward(value)
     assert method.proxies.grad is not None
     assert method.proxies.grad.abs().sum() > 0
 

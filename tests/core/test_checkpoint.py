@@ -60,7 +60,7 @@ while True:
     step += 1
 """
     command = [sys.executable, "-c", program, str(tmp_path)]
-    for moment in range(4):
+    for moment in range(3):
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
         )

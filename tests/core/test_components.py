@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_parameters_have_their_yaml_names_and_leave_out_what_the_caller_gives() 
         ("pos_margin", 0, None),
     ],
 )
-def test_a_value_is_checked_against_type_and_range(name: str, value: object, problem: str | None) -> None:
+def test_a_value_is_checked_against_type_and_range(name: str, value: Any, problem: str | None) -> None:
     parameter = components.parameters(components.find("losses", "contrastive"))[name]
     assert components.violation(parameter, value) == problem
     if problem:

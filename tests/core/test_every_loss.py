@@ -119,7 +119,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
     loss = make(name, example, torch.float32)
     others = (refs_RD, torch.tensor([0, 0, 0])) if with_references else ()
     value = loss(emb_BD, labels_B, *others)
-    value.backward()
+    torch.autograd.backward(value)
     assert value.isfinite()
     assert emb_BD.grad is not None
     assert emb_BD.grad.isfinite().all()
@@ -140,7 +140,7 @@ def test_float32_gradients_are_finite_for_any_size_of_input(
     refs_RD = emb_BD.detach().clone().requires_grad_()
     labels_B = torch.arange(8) // 2
     loss = make(name, example, torch.float32)
-    loss(emb_BD, labels_B, *((refs_RD, labels_B) if with_references else ())).backward()
+    torch.autograd.backward(loss(emb_BD, labels_B, *((refs_RD, labels_B) if with_references else ())))
     assert emb_BD.grad is not None
     assert emb_BD.grad.isfinite().all()
     if with_references:
@@ -152,7 +152,7 @@ def test_float32_gradients_are_finite_for_any_size_of_input(
 def test_the_gradient_reaches_the_references(name: str, example: dict[str, Any]) -> None:
     emb_BD, labels_B, refs_RD, ref_labels_R = batch(0, size=20, refs=20)
     refs_RD.requires_grad_()
-    make(name, example)(emb_BD, labels_B, refs_RD, ref_labels_R).backward()
+    torch.autograd.backward(make(name, example)(emb_BD, labels_B, refs_RD, ref_labels_R))
     assert refs_RD.grad is not None
     assert refs_RD.grad.abs().sum() > 0
 
@@ -196,7 +196,7 @@ def test_c2_is_the_contrastive_loss_of_pytorch_metric_learning(with_references: 
         x, y = emb_BD.clone().requires_grad_(), refs_RD.clone().requires_grad_()
         others = dict(zip(names, (y, ref_labels_R), strict=True)) if with_references else {}
         value = loss(x, labels_B, **others)
-        value.backward()
+        torch.autograd.backward(value)
         values.append(value)
         gradients.append((x.grad, y.grad))
     torch.testing.assert_close(values[1], values[0], rtol=1e-12, atol=0)

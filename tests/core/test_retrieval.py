@@ -50,9 +50,11 @@ def test_it_equals_a_full_sort_with_and_without_ties(
     points = torch.randn(2 * size, 3, generator=generator)
     points = (points * grid).round() if grid else points  # points of a coarse grid: many equal distances
     labels = torch.randint(classes, (2 * size,), generator=generator)
-    others = (points[size:], labels[size:]) if separate else (None, None)
-    found = retrieval_metrics(points[:size], labels[:size], *others, ks=KS)
-    assert found == pytest.approx(by_full_sort(points[:size], labels[:size], *others), abs=1e-12)
+    gallery, gallery_labels = (points[size:], labels[size:]) if separate else (None, None)
+    found = retrieval_metrics(points[:size], labels[:size], gallery, gallery_labels, KS)
+    assert found == pytest.approx(
+        by_full_sort(points[:size], labels[:size], gallery, gallery_labels), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 22])

@@ -30,17 +30,15 @@ def start(folder: Path, rank: int, world: int) -> subprocess.Popen[str]:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The folders of a group of one rank and of a group of two."""
-    folders = []
-    for world in (1, 2):
-        folder = tmp_path_factory.mktemp(f"world{world}")
-        ranks = [start(folder, rank, world) for rank in range(world)]
+    folders = [tmp_path_factory.mktemp(f"world{world}") for world in (1, 2)]
+    ranks = [start(folders[world - 1], rank, world) for world in (1, 2) for rank in range(world)]
+    try:
         for process in ranks:
-            try:
-                _, errors = process.communicate(timeout=120)
-            finally:
-                process.kill()
+            _, errors = process.communicate(timeout=200)
             assert process.returncode == 0, errors
-        folders.append(folder)
+    finally:
+        for process in ranks:
+            process.kill()
     return folders[0], folders[1]
 
 

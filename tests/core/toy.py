@@ -62,7 +62,7 @@ class ToyFeed:
     def validation(self) -> Iterator[tuple[Tensor, Tensor]]:
         labels = torch.arange(23) % CLASSES + CLASSES
         images = self.images(labels, 7)[self.rank :: self.world]
-        yield from zip(images.split(5), labels[self.rank :: self.world].split(5), strict=True)
+        yield from zip(torch.split(images, 5), torch.split(labels[self.rank :: self.world], 5), strict=True)
 
     def pool(self, per_class: int, round: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         labels = torch.arange(CLASSES).repeat_interleave(per_class)
@@ -70,7 +70,7 @@ class ToyFeed:
         images = self.images(labels, 1000 + round)
         kept = (labels > 0) | (slots < 2)  # class 0 has two images only
         mine = torch.arange(len(labels))[kept][self.rank :: self.world]
-        for part in mine.split(7):
+        for part in torch.split(mine, 7):
             yield images[part], labels[part], slots[part]
 
 
