@@ -247,6 +247,7 @@ def test_a_wrong_search_specification_is_told(message: Message, spec: str, expec
         ("search: {refs.lambda: {float: [0.1, 1]}}", "search: unknown key 'refs.lambda'"),
         ("search: {seed: {int: [0, 9]}}", "seed cannot be searched"),
         ("search: {data.name: {choice: [cub, glyphs]}}", "data.name cannot be searched"),
+        ("search: {data.classes: {int: [10, 90]}}", "data.classes cannot be searched"),
         (
             "search: {references: {lambda: {float: [0.1, 1]}}}",
             "search takes dotted keys. Write 'references.lambda: …'.",
