@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
-from typing import TYPE_CHECKING
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output
 from dmltune.errors import UserError
@@ -18,21 +21,54 @@ INTERRUPTED = 130
 
 
 def connect(address: str) -> JobSubmissionClient:
-    """The client, or one line that says that nobody answers."""
-    if not address.startswith(("http://", "https://")):
-        raise UserError(f"--address must be the dashboard's, such as http://head:8265; got {address}")
+    """The client, or one line that says why there is none."""
+    nobody = (
+        f"no Ray cluster answers at {address}. Start one with "
+        "`ray start --head --dashboard-host=127.0.0.1`, or say --address."
+    )
+    try:
+        if wants_token(address):
+            # Ray reads this when it is imported; the token itself is Ray's to find.
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+    except OSError:
+        raise UserError(nobody) from None
     import logging
 
+    from ray.exceptions import AuthenticationError
     from ray.job_submission import JobSubmissionClient
 
-    logging.getLogger("ray.dashboard").setLevel(logging.ERROR)
+    logging.disable(logging.INFO)  # Ray's modules set their own levels and tell of every package they upload
     try:
         return JobSubmissionClient(address)
-    except (ConnectionError, RuntimeError):
+    except AuthenticationError:
         raise UserError(
-            f"no Ray cluster answers at {address}. Start one with "
-            "`ray start --head --dashboard-host=127.0.0.1`, or say --address."
+            f"the cluster at {address} wants a token: "
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the file that holds it."
         ) from None
+    except (ConnectionError, RuntimeError):
+        raise UserError(nobody) from None
+
+
+def start(client: JobSubmissionClient, **job: Any) -> str:
+    """The id of the new job. A head that has just been started is given a minute to find its agent."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return str(client.submit_job(**job))
+        except RuntimeError as error:
+            if "agent" not in str(error) or time.monotonic() > deadline:
+                why = " ".join(str(error).split())[:300]
+                raise UserError(f"the cluster does not take the job: {why}") from None
+            time.sleep(1.0)
+
+
+def wants_token(address: str) -> bool:
+    """Whether the dashboard refuses who brings none. OSError when nobody answers."""
+    try:
+        with urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=10):
+            return False
+    except urllib.error.HTTPError as error:
+        return error.code in (401, 403)
 
 
 def follow(client: JobSubmissionClient, job_id: str, address: str, store: str, name: str, out: Output) -> int:

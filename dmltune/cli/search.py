@@ -6,10 +6,10 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output, console_for
 from dmltune.cli.parser import (
@@ -23,7 +23,8 @@ from dmltune.cli.parser import (
 )
 
 if TYPE_CHECKING:
-    from dmltune.search.board import Event
+    from dmltune.search.board import Event, SearchResult
+    from dmltune.store import Store
 
 SUMMARY = "search the hyperparameters of a space; the same name again goes on where it stopped"
 EXAMPLES = """\
@@ -74,11 +75,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
         return show_plan(experiment, space_name, args, out)
     from dmltune.cli import INTERRUPTED
     from dmltune.report.summary import summary
+    from dmltune.report.words import flat
     from dmltune.search.run import search
     from dmltune.store import Store
 
+    store = Store.at(args.store)
     began = time.monotonic()
-    with watching() as watch:
+    baseline = flat(experiment.baseline)
+    with watching(baseline) as watch:
         result = search(
             experiment,
             name=args.name,
@@ -87,13 +91,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
             workers=args.workers,
             concurrent=args.concurrent,
             isolation=args.isolation,
-            store=Store.at(args.store),
+            store=store,
             data_root=args.data_root,
             space_name=space_name,
             address=args.address,
             watch=watch,
         )
-    out.show(*summary(result, again(args, result.name), places(args)))
+    keep_picture(result, store)
+    out.show(*summary(result, again(args, result.name), places(args), baseline))
     out.document(result.to_dict())
     time_is_up = args.time is not None and time.monotonic() - began >= args.time
     if result.interrupted and not time_is_up:
@@ -101,14 +106,24 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0 if result.winner is not None else 1
 
 
+def keep_picture(result: SearchResult, store: Store) -> None:
+    """`search.png` beside the search's checkpoints and among the artifacts of its run."""
+    from dmltune.report.picture import draw
+    from dmltune.tracking import Tracker
+
+    if any(row.best is not None for row in result.rows):
+        picture = draw(result, store.search_folder(result.name) / "search.png")
+        Tracker(store).log_file(result.parent_run_id, picture)
+
+
 @contextmanager
-def watching() -> Iterator[Callable[[Event], None]]:
+def watching(baseline: Mapping[str, Any]) -> Iterator[Callable[[Event], None]]:
     """The live table on a terminal, lines otherwise; both on stderr, so that stdout stays the result's."""
     console = console_for(sys.stderr)
     if console.is_terminal:
         from dmltune.report.live import live
 
-        with live(console) as watch:
+        with live(console, baseline) as watch:
             yield watch
     else:
         from dmltune.report.plain import plain

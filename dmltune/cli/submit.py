@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -53,9 +54,11 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.cli.follow import connect, follow
+    from dmltune.cli.follow import connect, follow, start
     from dmltune.experiment import load_experiment, load_job
 
+    if not args.address.startswith(("http://", "https://")):
+        raise UserError(f"--address must be the dashboard's, such as http://head:8265; got {args.address}")
     job = load_job(args.job)
     experiment = load_experiment(job.space, job.overrides)
     store = store_of(job, args)
@@ -63,8 +66,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     client = connect(args.address)
     with tempfile.TemporaryDirectory(prefix="dmltune-job-") as folder:
         file = write_space(experiment.to_dict(), Path(folder) / f"{name_of(job.space)}.yaml")
-        job_id = client.submit_job(
-            entrypoint=entrypoint(job, name, file.name, store, args.data_root),
+        job_id = start(
+            client,
+            entrypoint=entrypoint(job, python_of(args.address), name, file.name, store, args.data_root),
             runtime_env=runtime_env(job, Path(folder)),
             metadata={"dmltune_search": name},
         )
@@ -74,15 +78,23 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def store_of(job: Job, args: argparse.Namespace) -> str:
     """An absolute folder as the head node sees it; a relative one only when the cluster is this machine."""
     asked = args.store or job.store
-    on_this_machine = urlsplit(args.address).hostname in LOOPBACK
     if asked is not None and Path(asked).expanduser().is_absolute():
         return str(Path(asked).expanduser())
-    if not on_this_machine:
+    if not on_this_machine(args.address):
         raise UserError(
             f"a job on {args.address} needs a store that outlives it, an absolute folder of the head node; "
             f"got {asked or 'none'}. Say --store /shared/mlruns, or store: in the job."
         )
     return str(Path(asked or os.environ.get("DMLTUNE_STORE") or "mlruns").absolute())
+
+
+def on_this_machine(address: str) -> bool:
+    return urlsplit(address).hostname in LOOPBACK
+
+
+def python_of(address: str) -> str:
+    """This interpreter for a cluster on this machine, whose environment may not be active; else the head's."""
+    return sys.executable if on_this_machine(address) else "python"
 
 
 def write_space(tree: dict[str, Any], path: Path) -> Path:
@@ -96,7 +108,7 @@ def write_space(tree: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def entrypoint(job: Job, name: str, file: str, store: str, data_root: Path | None) -> str:
+def entrypoint(job: Job, python: str, name: str, file: str, store: str, data_root: Path | None) -> str:
     """The command of the job; --address auto is the cluster that it runs in."""
     root = data_root or job.data_root
     options: dict[str, Any] = {
@@ -110,7 +122,7 @@ def entrypoint(job: Job, name: str, file: str, store: str, data_root: Path | Non
         "--address": "auto",
     }
     given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
-    return shlex.join(["python", "-m", "dmltune", "search", file, *given])
+    return shlex.join([python, "-m", "dmltune", "search", file, *given])
 
 
 def runtime_env(job: Job, folder: Path) -> dict[str, Any]:

@@ -32,21 +32,24 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli.search import name_of, places
+    from dmltune.cli.tracked import tracked
     from dmltune.experiment import load_experiment
     from dmltune.store import Store
     from dmltune.train.local import train
 
     experiment = load_experiment(args.space, overrides_of(args))
     name = args.name or f"{name_of(args.space)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    store = Store.at(args.store)
     last = None
-    for report in train(
+    reports = train(
         experiment,
         name=name,
         workers=args.workers,
-        store=Store.at(args.store),
+        store=store,
         data_root=args.data_root,
         address=args.address,
-    ):
+    )
+    for report in tracked(reports, experiment, name, name_of(args.space), store):
         print(line(report, experiment.objective.metric), file=sys.stderr, flush=True)
         last = report
     out.document({"name": name} | (vars(last) if last is not None else {}))

@@ -6,9 +6,9 @@ Events arrive on the search's thread; rich draws on its own, from a copy of the 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 WIDTH = 80
 PARAMETERS_WIDTH = 39  # what the other columns leave
 MESSAGE_SECONDS = 20.0
+NOTHING: Mapping[str, Any] = {}
 STYLES = {"running": "bold", "complete": "green", "pruned": "dim", "failed": "red", "interrupted": "yellow"}
 
 
 @contextmanager
-def live(console: Console) -> Iterator[Callable[[Event], None]]:
-    """Yields the function that the search gives its events to; the table stays on the screen at the end."""
-    view = View(console)
+def live(console: Console, baseline: Mapping[str, Any] = NOTHING) -> Iterator[Callable[[Event], None]]:
+    """Yields the function that the search gives its events to; the table stays on the screen at the end.
+
+    `baseline` is what the baseline sets, by dotted key: its trial has no values of its own.
+    """
+    view = View(console, baseline)
     with Live(get_renderable=view.render, console=console, refresh_per_second=4, transient=False):
         yield view.watch
 
@@ -39,8 +43,9 @@ def live(console: Console) -> Iterator[Callable[[Event], None]]:
 class View:
     """The latest board and message, drawn on demand."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, baseline: Mapping[str, Any] = NOTHING) -> None:
         self.console = console
+        self.baseline = dict(baseline)
         self.board: Board | None = None
         self.message, self.said = "starting …", time.monotonic()
 
@@ -54,6 +59,9 @@ class View:
         if self.board is None:
             return Text(self.message, style="dim", overflow="ellipsis", no_wrap=True)
         board = self.board.snapshot()
+        for row in board.rows.values():
+            if row.role == "baseline":
+                row.values = row.values or self.baseline
         parts: list[RenderableType] = [headline(board), table(board, rows=max(3, self.console.height - 7))]
         if not board.rows or time.monotonic() - self.said < MESSAGE_SECONDS:
             parts.append(Text(self.message, style="dim", overflow="ellipsis", no_wrap=True))
@@ -64,7 +72,7 @@ def headline(board: Board) -> Text:
     """`demo · glyphs-ccp`, below it `5 of 12 trials   best 41.2 % (trial 3)   2m10s, about 3m05s left`."""
     finished = sum(row.state not in ("running", "interrupted") for row in board.rows.values())
     parts = [f"{finished} of {board.trials_planned} trials"]
-    if (best := board.best_row()) is not None:
+    if (best := board.best_row("reference", "search")) is not None:
         parts.append(f"best {words.percent(best.best)} % (trial {best.number})")
     time_words = words.clock(time.time() - board.started)
     left = board.seconds_left()
@@ -76,7 +84,7 @@ def headline(board: Board) -> Text:
 def table(board: Board, rows: int) -> Table:
     """At most `rows` trials."""
     shown = choose(board, rows)
-    best = board.best_row()
+    best = board.best_row("reference", "search")
     header, cells = parameter_cells(shown, PARAMETERS_WIDTH)
     grid = Table(box=None, width=WIDTH, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("trial", width=12, no_wrap=True)
@@ -121,7 +129,7 @@ def parameter_cells(rows: list[TrialRow], width: int) -> tuple[str, list[str]]:
 
 def choose(board: Board, rows: int) -> list[TrialRow]:
     """The running ones, the best, paper's and baseline, then the latest; in order of their numbers."""
-    best = board.best_row()
+    best = board.best_row("reference", "search")
 
     def rank(row: TrialRow) -> tuple[int, int]:
         if row.state == "running":

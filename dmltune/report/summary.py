@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -21,9 +21,16 @@ from dmltune.report import words
 if TYPE_CHECKING:
     from dmltune.search.board import SearchResult, TrialRow
 
+NOTHING: Mapping[str, Any] = {}
 
-def summary(result: SearchResult, again: str, places: str = "") -> list[RenderableType]:
-    """`again` is the command that goes on with this search, `places` its options for data and store."""
+
+def summary(
+    result: SearchResult, again: str, places: str = "", baseline: Mapping[str, Any] = NOTHING
+) -> list[RenderableType]:
+    """`again` is the command that goes on with this search, `places` its options for data and store.
+
+    `baseline` is what the baseline sets, by dotted key: its trial has no values of its own.
+    """
     rows = rows_of(result.rows)
     parts: list[RenderableType] = [
         "",
@@ -31,7 +38,7 @@ def summary(result: SearchResult, again: str, places: str = "") -> list[Renderab
     ]
     if result.interrupted:
         parts.append(Text("stopped before its end; nothing that finished is lost", style="yellow"))
-    parts += ["", side_by_side(result)]
+    parts += ["", side_by_side(result, baseline)]
     parts += [Text(text) for text in verdict(result)]
     if failures := [row for row in rows if row.state == "failed"]:
         parts += [
@@ -48,7 +55,7 @@ def summary(result: SearchResult, again: str, places: str = "") -> list[Renderab
     return parts
 
 
-def side_by_side(result: SearchResult) -> Table:
+def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
     """One line each for the winner, the paper's point, the baseline, the untrained embedder."""
     metric = words.metric_name(result.metric)
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -64,7 +71,13 @@ def side_by_side(result: SearchResult) -> Table:
             continue
         difference = "" if row.role == "baseline" else words.percent(minus(row.best, base), signed=True)
         score = Text(words.percent(row.best), style="bold green" if name == "winner" else "")
-        grid.add_row(name, str(row.number), score, difference, words.parameters(row.values))
+        grid.add_row(
+            name,
+            str(row.number),
+            score,
+            difference,
+            words.parameters(row.values or (baseline if row.role == "baseline" else {})),
+        )
     untrained = result.untrained_score
     grid.add_row(
         "untrained embedder",

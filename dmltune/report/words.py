@@ -45,6 +45,14 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
     return names
 
 
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{references: {name: batch}}` → `{references.name: batch}`."""
+    leaves: dict[str, Any] = {}
+    for key, item in tree.items():
+        leaves |= flat(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
+    return leaves
+
+
 def parameters(values: Mapping[str, Any], digits: int = 3) -> str:
     """`lambda=0.0002 proxies=8`."""
     names = short_names(values)
