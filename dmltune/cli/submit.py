@@ -93,7 +93,7 @@ def on_this_machine(address: str) -> bool:
 
 
 def python_of(address: str) -> str:
-    """This interpreter for a cluster on this machine, whose environment may not be active; else the head's."""
+    """This interpreter for a cluster on this machine (it may not be activated), else the one of the head."""
     return sys.executable if on_this_machine(address) else "python"
 
 

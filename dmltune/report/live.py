@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dmltune.search.board import Board, Event, TrialRow
 
 WIDTH = 80
-PARAMETERS_WIDTH = 39  # what the other columns leave
+PARAMETERS_WIDTH = 38  # what the other columns leave
 MESSAGE_SECONDS = 20.0
 NOTHING: Mapping[str, Any] = {}
 STYLES = {"running": "bold", "complete": "green", "pruned": "dim", "failed": "red", "interrupted": "yellow"}
@@ -87,7 +87,7 @@ def table(board: Board, rows: int) -> Table:
     best = board.best_row("reference", "search")
     header, cells = parameter_cells(shown, PARAMETERS_WIDTH)
     grid = Table(box=None, width=WIDTH, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column("trial", width=12, no_wrap=True)
+    grid.add_column("trial", width=13, no_wrap=True)
     grid.add_column(header, ratio=1, no_wrap=True, overflow="ellipsis")
     grid.add_column("step", justify="right", no_wrap=True, min_width=7)
     grid.add_column(words.metric_name(board.metric), justify="right", no_wrap=True, min_width=5)
@@ -128,7 +128,7 @@ def parameter_cells(rows: list[TrialRow], width: int) -> tuple[str, list[str]]:
 
 
 def choose(board: Board, rows: int) -> list[TrialRow]:
-    """The running ones, the best, paper's and baseline, then the latest; in order of their numbers."""
+    """The running ones, the best, reference and baseline, then the latest; in order of their numbers."""
     best = board.best_row("reference", "search")
 
     def rank(row: TrialRow) -> tuple[int, int]:

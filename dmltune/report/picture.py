@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_PARAMETERS = 4
 MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "search": ("o", 32.0)}
-LABELS = {"reference": "paper's point", "baseline": "baseline", "search": "searched"}
+LABELS = {"reference": "reference point", "baseline": "baseline", "search": "searched"}
 COLOURS = {"reference": "#d95f02", "baseline": "#555555", "search": "#1f77b4"}
 
 
@@ -30,7 +30,7 @@ def draw(search: Board | SearchResult, path: Path) -> Path:
 
     rows = [row for row in rows_of(search.rows) if row.best is not None and math.isfinite(row.best)]
     keys = varied(rows)[:MOST_PARAMETERS]
-    figure = Figure(figsize=(4.2 + 2.4 * len(keys), 3.2), layout="constrained", dpi=150)
+    figure = Figure(figsize=(3.6 + 2.0 * len(keys), 3.2), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     axes: Sequence[Axes] = figure.subplots(
         1, 1 + len(keys), sharey=True, squeeze=False, width_ratios=[1.5, *([1.0] * len(keys))]
@@ -41,6 +41,8 @@ def draw(search: Board | SearchResult, path: Path) -> Path:
     for axis, key in zip(axes[1:], keys, strict=True):
         scatter(axis, [row for row in rows if key in row.values], key)
         axis.set_xlabel(names[key])
+    if rows:
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8)
     figure.suptitle(f"{search.name} · {search.space_name}", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The same search gives the same SVG: no date, no random names.
@@ -66,21 +68,23 @@ def history(axis: Axes, rows: Sequence[TrialRow], mode: str, label: str) -> None
     points(axis, [row.number for row in rows], rows)
     complete = [row for row in rows if row.state == "complete"]
     best = list(accumulate((score(row) for row in complete), max if mode == "max" else min))
-    axis.step([row.number for row in complete], best, where="post", color="#2ca02c", linewidth=1.2, zorder=1)
+    if complete:
+        steps = [row.number for row in complete] + [rows[-1].number]
+        axis.step(
+            steps, [*best, best[-1]], where="post", color="#2ca02c", lw=1.2, zorder=1, label="best so far"
+        )
     axis.set_xlabel("trial")
     axis.set_ylabel(label)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if rows:
-        axis.legend(fontsize=7, loc="lower right")
 
 
 def scatter(axis: Axes, rows: Sequence[TrialRow], key: str) -> None:
-    """Score over one parameter; logarithmic when it spans two decades or more; names for choices."""
+    """Score over one parameter; logarithmic when it spans one and a half decades; names for choices."""
     rows = [row for row in rows if row.role != "baseline"]
     values = [row.values[key] for row in rows]
     if all(is_number(value) for value in values):
         positive = all(value > 0 for value in values)
-        if positive and max(values) >= 100 * min(values):
+        if positive and max(values) >= 30 * min(values):
             axis.set_xscale("log")
         points(axis, [float(value) for value in values], rows)
         return

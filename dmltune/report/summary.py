@@ -1,4 +1,4 @@
-"""The end of a search: winner, paper's point and baseline side by side, the others' fate, what to do next.
+"""The end of a search: winner, reference point and baseline side by side, the others' fate, what to do next.
 
 Scores are of the validation classes, in percent. The winner is the best of many tries on them; only the test
 classes say what it is worth.
@@ -56,7 +56,7 @@ def summary(
 
 
 def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
-    """One line each for the winner, the paper's point, the baseline, the untrained embedder."""
+    """One line each for the winner, the reference point, the baseline, the untrained embedder."""
     metric = words.metric_name(result.metric)
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("validation classes", no_wrap=True)
@@ -90,7 +90,7 @@ def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
 
 
 def named_rows(result: SearchResult) -> list[tuple[str, TrialRow | None]]:
-    return [("winner", result.winner), ("paper's point", result.reference), ("baseline", result.baseline)]
+    return [("winner", result.winner), ("reference point", result.reference), ("baseline", result.baseline)]
 
 
 def verdict(result: SearchResult) -> list[str]:
@@ -103,7 +103,7 @@ def verdict(result: SearchResult) -> list[str]:
     if base is not None and not words.better(result.mode, winner.best, base):
         lines.append("Nothing beat the baseline.")
     elif winner.role == "reference":
-        lines.append("Nothing beat the paper's point.")
+        lines.append("Nothing beat the reference point.")
     return [
         *lines,
         "Differences are to the baseline, in points. The winner is the best of many tries",

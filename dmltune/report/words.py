@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dmltune.search.board import TrialRow
 
 METRICS = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "r_precision": "R-precision"}
-ROLES = {"reference": "paper's", "baseline": "baseline", "search": ""}
+ROLES = {"reference": "reference", "baseline": "baseline", "search": ""}
 STATES = {"complete": "done", "interrupted": "stopped"}
 
 

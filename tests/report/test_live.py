@@ -26,8 +26,8 @@ def test_every_trial_shows_its_role_parameters_step_scores_and_state(board: Boar
     for expected in (
         "demo · glyphs-ccp\n5 of 13 trials   best 42.6 % (trial 2)   ",
         "lambda proxies pool_size",
-        "0 paper's  0.0002       8        12",
-        "1 baseline references=batch",
+        "0 reference 0.0002       8        12",
+        "1 baseline  references=batch",
         "1.2e-5      16        24",
         "600/600  42.1  42.6 done",
         "200/600  28.1  28.1 pruned",

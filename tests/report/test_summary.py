@@ -20,12 +20,12 @@ def printed(result: SearchResult) -> str:
     return stream.getvalue()
 
 
-def test_winner_papers_point_and_baseline_stand_side_by_side_with_their_differences(
+def test_winner_the_reference_point_and_baseline_stand_side_by_side_with_their_differences(
     result: SearchResult,
 ) -> None:
     lines = [" ".join(line.split()) for line in printed(result).splitlines()]
     assert "winner 2 42.6 +2.8 lambda=1.23e-5 proxies=16" in lines
-    assert "paper's point 0 40.5 +0.7 lambda=0.0002 proxies=8" in lines
+    assert "reference point 0 40.5 +0.7 lambda=0.0002 proxies=8" in lines
     assert "baseline 1 39.8 references=batch" in lines
     assert "untrained embedder 18.3 -21.5" in lines
     assert any("6 trials: 1 running, 3 done, 1 pruned, 1 failed" in line for line in lines)
@@ -61,7 +61,7 @@ def test_a_search_without_a_finished_trial_has_no_winner(result: SearchResult) -
 def test_it_says_when_nothing_beat_the_baseline(result: SearchResult) -> None:
     strong = replace(result, baseline=TrialRow(1, "baseline", {}, "complete", 600, 600, 0.5, 0.5))
     assert "Nothing beat the baseline." in printed(strong)
-    assert "Nothing beat the paper's point." in printed(replace(result, winner=result.reference))
+    assert "Nothing beat the reference point." in printed(replace(result, winner=result.reference))
 
 
 def test_no_table_is_wider_than_80_columns(result: SearchResult) -> None:
