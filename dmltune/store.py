@@ -6,8 +6,11 @@ optuna.db     every study (Optuna)               searches/     what an interrupt
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +60,13 @@ class Store:
     @property
     def searches(self) -> Path:
         return self.root / "searches"
+
+    @contextlib.contextmanager
+    def creating(self) -> Iterator[None]:
+        """One process at a time makes or migrates the databases; two at once would collide."""
+        with open(self.root / ".creating", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def search_folder(self, name: str) -> Path:
         return self.searches / checked_name(name)

@@ -51,10 +51,9 @@ class Tracker:
     @cached_property
     def client(self) -> MlflowClient:
         try:
-            client = MlflowClient(tracking_uri=self._store.tracking_uri)
-            client.search_experiments(
-                max_results=1
-            )  # creates and migrates the database, before anyone else opens it
+            with self._store.creating():
+                client = MlflowClient(tracking_uri=self._store.tracking_uri)
+                client.search_experiments(max_results=1)  # creates and migrates the database
         except Exception as error:
             raise UserError(
                 f"the tracking store does not answer: {without_password(self._store.tracking_uri)} "

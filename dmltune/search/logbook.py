@@ -53,15 +53,16 @@ class Logbook:
         self._experiment_id = tracker.client.get_run(parent_run).info.experiment_id
         self._folder = store.search_folder(board.name)
         self._watch = watch
-        self._storage = RDBStorage(
-            store.optuna_url, engine_kwargs={"connect_args": _patience(store.optuna_url)}
-        )
-        self._study = optuna.create_study(
-            study_name=board.name,
-            storage=self._storage,
-            direction="maximize" if board.mode == "max" else "minimize",
-            load_if_exists=True,
-        )
+        with store.creating():
+            self._storage = RDBStorage(
+                store.optuna_url, engine_kwargs={"connect_args": _patience(store.optuna_url)}
+            )
+            self._study = optuna.create_study(
+                study_name=board.name,
+                storage=self._storage,
+                direction="maximize" if board.mode == "max" else "minimize",
+                load_if_exists=True,
+            )
         self._study_id = self._storage.get_study_id_from_name(board.name)
         self._sessions: dict[int, float] = {}  # number → when this session began to work on it
         self._reports: dict[int, Report] = {}

@@ -52,7 +52,7 @@ def search(
     _check_budget(experiment, points, time, workers, concurrent)
     name = checked_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
     store = store or Store.at()
-    fingerprint = check(experiment, data_root)
+    fingerprint = check(experiment, data_root, workers)
     tracker = Tracker(store)
     with claimed(store, name, experiment, fingerprint):
         tracker.close_stale()

@@ -36,12 +36,12 @@ def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
 def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
     """A fresh training of this rank, the same on all ranks but for its share of the data."""
     torch.manual_seed(experiment.seed)
-    feed = build_feed(experiment, data_root)
+    feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
     objective = build_objective(experiment, feed.num_classes).to(device)
     return Run(objective, build_optimizer(experiment, objective), feed, schedule_of(experiment))
 
 
-def build_feed(experiment: Experiment, data_root: str | None) -> Feed:
+def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, world: int = 1) -> Feed:
     train = training_images(experiment, data_root)
     return Feed(
         train,
@@ -51,8 +51,8 @@ def build_feed(experiment: Experiment, data_root: str | None) -> Feed:
         samples_per_class=experiment.batch.samples_per_class,
         augment=experiment.data.augment,
         seed=experiment.seed,
-        rank=collectives.rank(),
-        world=collectives.world_size(),
+        rank=rank,
+        world=world,
     )
 
 
@@ -97,7 +97,7 @@ def schedule_of(experiment: Experiment) -> Schedule:
     )
 
 
-def check(experiment: Experiment, data_root: Path | None, world: int = 1) -> str:
+def check(experiment: Experiment, data_root: Path | None, workers: int = 1) -> str:
     """Everything that can be wrong before Ray starts: data, split, batch, names, weights. Returns the data's
     fingerprint.
     """
@@ -107,7 +107,7 @@ def check(experiment: Experiment, data_root: Path | None, world: int = 1) -> str
         if run is None:
             continue
         backbones.load(run.backbone.name, run.backbone.weights)
-        feed = build_feed(run, root)
+        feed = build_feed(run, root, world=workers)
         try:
             build_objective(run, feed.num_classes)
         finally:

@@ -96,6 +96,9 @@ def _start(address: str | None, scratch: Path) -> None:
     if not loud:
         for name in ("ray", "ray.tune", "ray.train"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
+    import ray._private.worker as ray_worker
+
+    ray_worker._worker_logs_enabled = loud  # Ray would print warnings of its own between our lines
     if address:
         try:
             ray.init(address=address, **shared)

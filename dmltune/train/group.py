@@ -52,7 +52,7 @@ class _LoopbackFirstBackend(_TorchBackend):
                 _join,
                 meeting_file=str(meeting_file),
                 backend="nccl" if gpus else "gloo",
-                rank=rank,
+                world_rank=rank,
                 world_size=len(worker_group),
                 timeout_s=backend_config.timeout_s,
             )
@@ -68,13 +68,13 @@ class _LoopbackFirstBackend(_TorchBackend):
             worker_group.execute_async(_shutdown_torch, destroy_process_group=True)
 
 
-def _join(meeting_file: str, backend: str, rank: int, world_size: int, timeout_s: int) -> None:
+def _join(meeting_file: str, backend: str, world_rank: int, world_size: int, timeout_s: int) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     os.environ["NCCL_SOCKET_IFNAME"] = "lo"
     torch.distributed.init_process_group(
         backend=backend,
         init_method=f"file://{meeting_file}",
-        rank=rank,
+        rank=world_rank,
         world_size=world_size,
         timeout=timedelta(seconds=timeout_s),
     )

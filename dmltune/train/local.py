@@ -38,7 +38,7 @@ def train(
         raise UserError(f"--workers must be at least 1; got {workers}")
     name = checked_name(name or f"train-{time.strftime('%Y%m%d-%H%M%S')}")
     store = store or Store.at()
-    fingerprint = check(experiment, data_root)
+    fingerprint = check(experiment, data_root, workers)
     with claimed(store, name, experiment, fingerprint):
         order = Order(
             id=name,

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import mlflow
-import optuna
 import pytest
 from optuna.trial import TrialState
 from support.driving import QUICK, SMALL, Place, kill
@@ -28,11 +26,6 @@ def statuses(place: Place, name: str) -> dict[str, list[str]]:
     return found
 
 
-def trials_of(place: Place, name: str) -> list[Any]:
-    storage = f"sqlite:///{place.store / 'optuna.db'}"
-    return optuna.load_study(study_name=name, storage=storage).trials
-
-
 def steps_written(place: Place, name: str, number: str) -> list[int]:
     client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
     where = f"tags.`dmltune.search` = '{name}' and tags.`dmltune.number` = '{number}'"
@@ -43,11 +36,10 @@ def steps_written(place: Place, name: str, number: str) -> list[int]:
 def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place: Place) -> None:
     words = ("search", "glyphs-ccp", *LONGER, "--trials", "3", "--name", "killed", "-f", "json")
     driver = place.start(*words)
-    driver.wait_for(lambda: "done at step" in driver.text, "the first trial done")
-    driver.wait_for(lambda: driver.text.count("step 20/120") >= 3, "a third trial under way")
+    driver.wait_for(lambda: place.step("killed", 2) >= 20, "a third trial under way")
     kill(driver.process)
     driver.finish()
-    before = trials_of(place, "killed")
+    before = place.study("killed")
     done = {t.number: (t.value, t.datetime_complete) for t in before if t.state == TrialState.COMPLETE}
     running = [t.number for t in before if t.state == TrialState.RUNNING]
     assert done
@@ -55,7 +47,7 @@ def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place:
 
     code, out, errors = place.run(*words)
     assert code == 0, errors
-    after = trials_of(place, "killed")
+    after = place.study("killed")
     assert [t.state for t in after] == [TrialState.COMPLETE] * 4  # three points and the baseline
     for number, (value, completed) in done.items():
         assert (after[number].value, after[number].datetime_complete) == (value, completed)
@@ -71,7 +63,7 @@ def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place:
 def test_a_killed_worker_costs_no_trial(place: Place) -> None:
     words = ("search", "glyphs-ccp", *LONGER, "--trials", "1", "--concurrent", "1", "--name", "worker")
     driver = place.start(*words, "-f", "json")
-    driver.wait_for(lambda: "step 40/120" in driver.text, "a trial under way")
+    driver.wait_for(lambda: place.step("worker", 0) >= 40, "a trial under way")
     (worker,) = driver.workers()
     kill(worker)
     code, out = driver.finish()
@@ -84,7 +76,7 @@ def test_a_killed_worker_costs_no_trial(place: Place) -> None:
     assert [row["best"] for row in json.loads(out)["rows"]] == scores  # resumed bit for bit
 
 
-def test_two_workers_give_the_scores_of_one_and_survive_the_death_of_rank_1(place: Place) -> None:
+def test_two_workers_survive_the_death_of_rank_1(place: Place) -> None:
     words = (
         "search",
         "glyphs-ccp",
@@ -99,22 +91,30 @@ def test_two_workers_give_the_scores_of_one_and_survive_the_death_of_rank_1(plac
         "json",
     )
     driver = place.start(*words)
-    driver.wait_for(lambda: "step 40/120" in driver.text, "a trial under way")
+    driver.wait_for(lambda: place.step("two", 0) >= 40, "a trial under way")
     workers = driver.workers()
     assert len(workers) == 2
     kill(max(workers, key=lambda process: process.pid))
     code, out = driver.finish()
     assert code == 0, driver.text
-    rows = json.loads(out)["rows"]
-    assert [row["state"] for row in rows] == ["complete"] * 2
-    one = place.search("one", *LONGER, "--trials", "1", "--concurrent", "1")["rows"]
-    assert [row["score"] for row in rows] == pytest.approx([row["score"] for row in one], abs=2e-3)  # float32
+    assert [row["state"] for row in json.loads(out)["rows"]] == ["complete"] * 2
+    assert steps_written(place, "two", "0000") == [0, 20, 40, 60, 80, 100, 120]
+
+
+def test_two_workers_give_the_scores_of_one(place: Place) -> None:
+    """With plain SGD: Adam's first steps are signs of gradients, and float32 sums in another order flip some."""
+    few = (*SMALL, "max_steps=4", "validate_every=2", "optimizer={name: sgd, lr: 0.1}", "--trials", "1")
+    one = place.search("by-one", *few, "--concurrent", "1")["rows"]
+    two = place.search("by-two", *few, "--workers", "2")["rows"]
+    for mine, theirs in zip(two, one, strict=True):
+        assert mine["score"] == pytest.approx(theirs["score"], abs=2e-3)
+        assert mine["metrics"]["loss"] == pytest.approx(theirs["metrics"]["loss"], rel=1e-4)
 
 
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(place: Place) -> None:
     words = ("search", "glyphs-ccp", *LONGER, "--trials", "2", "--name", "stopped")
     driver = place.start(*words)
-    driver.wait_for(lambda: "step 20/120" in driver.text, "a trial under way")
+    driver.wait_for(lambda: place.step("stopped", 0) >= 20, "a trial under way")
     driver.process.send_signal(signal.SIGINT)
     code, out = driver.finish()
     assert code == 130
@@ -145,7 +145,7 @@ def test_a_trial_that_diverges_is_failed_with_its_reason_and_the_search_goes_on(
     failed = [row for row in rows if row["state"] == "failed"]
     assert failed, errors
     assert "not finite at step" in failed[0]["reason"]
-    trials = trials_of(place, "nan")
+    trials = place.study("nan")
     assert [t.state == TrialState.FAIL for t in trials] == [row["state"] == "failed" for row in rows]
     assert statuses(place, "nan")[f"{failed[0]['number']:04d}"] == ["FAILED"]
     assert len(rows) == 2  # the search went on after it

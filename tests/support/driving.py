@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -14,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import optuna
 import psutil
+from optuna.trial import FrozenTrial
 
 SMALL = ("data.classes=150", "batch.size=32", "scheduler=none")
 QUICK = (*SMALL, "max_steps=8", "validate_every=4")
@@ -115,6 +118,25 @@ class Place:
             )  # fmt: skip
         self.drivers.append(Driver(process, log))
         return self.drivers[-1]
+
+    def study(self, name: str) -> list[FrozenTrial]:
+        """The trials as the study has them."""
+        storage = f"sqlite:///{self.store / 'optuna.db'}"
+        return optuna.load_study(study_name=name, storage=storage).get_trials()
+
+    def step(self, name: str, number: int) -> int:
+        """The last validated step of a trial, 0 while it has none. Only looks: a search may be making the file."""
+        query = """
+            select max(v.step) from trial_intermediate_values v join trials t on t.trial_id = v.trial_id
+            join studies s on s.study_id = t.study_id where s.study_name = ? and t.number = ?
+        """
+        try:
+            with contextlib.closing(
+                sqlite3.connect(f"file:{self.store}/optuna.db?mode=ro", uri=True)
+            ) as looking:
+                return int(looking.execute(query, (name, number)).fetchone()[0] or 0)
+        except sqlite3.OperationalError:
+            return 0
 
     def run(self, *words: str) -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""
