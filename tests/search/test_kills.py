@@ -101,13 +101,12 @@ def test_two_workers_survive_the_death_of_rank_1(place: Place) -> None:
     assert steps_written(place, "two", "0000") == [0, 20, 40, 60, 80, 100, 120]
 
 
-def test_two_workers_give_the_scores_of_one(place: Place) -> None:
-    """With plain SGD: Adam's first steps are signs of gradients, and float32 sums in another order flip some."""
-    few = (*SMALL, "max_steps=4", "validate_every=2", "optimizer={name: sgd, lr: 0.1}", "--trials", "1")
+def test_two_workers_give_the_loss_of_one(place: Place) -> None:
+    """One step in float32. That gradients and many steps agree is tested in float64, in tests/core."""
+    few = (*SMALL, "max_steps=1", "validate_every=1", "--trials", "1")
     one = place.search("by-one", *few, "--concurrent", "1")["rows"]
     two = place.search("by-two", *few, "--workers", "2")["rows"]
     for mine, theirs in zip(two, one, strict=True):
-        assert mine["score"] == pytest.approx(theirs["score"], abs=2e-3)
         assert mine["metrics"]["loss"] == pytest.approx(theirs["metrics"]["loss"], rel=1e-4)
 
 

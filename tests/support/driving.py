@@ -125,7 +125,7 @@ class Place:
         return optuna.load_study(study_name=name, storage=storage).get_trials()
 
     def step(self, name: str, number: int) -> int:
-        """The last validated step of a trial, 0 while it has none. Only looks: a search may be making the file."""
+        """The last validated step of a trial, 0 while there is none. Only looks: a search may be making it."""
         query = """
             select max(v.step) from trial_intermediate_values v join trials t on t.trial_id = v.trial_id
             join studies s on s.study_id = t.study_id where s.study_name = ? and t.number = ?
