@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmltune.store import Store
@@ -13,14 +15,24 @@ if TYPE_CHECKING:
 
 
 def tracked(
-    reports: Iterator[Report], experiment: Experiment, name: str, space_name: str, store: Store
+    reports: Iterator[Report],
+    experiment: Experiment,
+    name: str,
+    space_name: str,
+    store: Store,
+    data_root: Path | None,
 ) -> Iterator[Report]:
     """The same reports. The run is found by its name: a resume goes on in it, `dmltune evaluate` finds it."""
     from dmltune.experiment.tree import flatten
-    from dmltune.tracking import Tracker, about_versions
+    from dmltune.search.parent import about
+    from dmltune.tracking import Tracker
+    from dmltune.train.build import check
     from dmltune.train.local import training_folder
 
     trained = experiment.reference_experiment()
+    reports = itertools.chain(
+        [next(reports)], reports
+    )  # a refusal comes with the first: then there is no run
     tracker = Tracker(store)
     tracker.close_stale()
     run_id = tracker.open_run(
@@ -28,8 +40,12 @@ def tracked(
         name,
         key={"dmltune.search": name, "dmltune.number": "parent"},
         params=flatten(trained.to_dict()),
-        tags={"dmltune.role": "training", "dmltune.state": "running", "dmltune.seed": trained.seed}
-        | about_versions(),
+        tags={
+            **about(trained, check(trained, data_root)),
+            "dmltune.role": "training",
+            "dmltune.state": "running",
+            "dmltune.reason": "",
+        },
     )
     written = tracker.logged_steps(run_id, trained.objective.metric)
     last = None

@@ -17,7 +17,8 @@ import optuna
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from dmltune.experiment.space import SearchSpace
+from dmltune.experiment import Experiment
+from dmltune.experiment.tree import flatten
 from dmltune.search.board import Board, Event, Role, RowState, TrialRow, Watch
 from dmltune.search.proposals import as_template
 from dmltune.store import Store
@@ -41,14 +42,17 @@ class Logbook:
         store: Store,
         tracker: Tracker,
         board: Board,
-        space: SearchSpace,
+        experiment: Experiment,
         parent_run: str,
+        tags: Mapping[str, Any],
         watch: Watch | None,
     ) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.board = board
         self._tracker = tracker
-        self._space = space
+        self._space = experiment.space
+        self._baseline = flatten(experiment.baseline)
+        self._tags = tags
         self._parent_run = parent_run
         self._experiment_id = tracker.client.get_run(parent_run).info.experiment_id
         self._folder = store.search_folder(board.name)
@@ -113,8 +117,8 @@ class Logbook:
             self._experiment_id,
             name=f"{self.board.name}-{number:04d}" + ("" if row.role == "search" else f"-{row.role}"),
             key={"dmltune.search": self.board.name, "dmltune.number": f"{number:04d}"},
-            params=row.values,
-            tags={"dmltune.role": row.role, "dmltune.state": "running", "dmltune.reason": ""},
+            params=self._baseline if row.role == "baseline" else row.values,
+            tags={**self._tags, "dmltune.role": row.role, "dmltune.state": "running", "dmltune.reason": ""},
             parent=self._parent_run,
         )
         row.state = "running"

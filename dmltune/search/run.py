@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.experiment.tree import flatten
 from dmltune.search.board import Board, SearchResult, TrialRow, Watch
 from dmltune.search.logbook import Logbook
+from dmltune.search.parent import about, close_parent, leave, open_parent
 from dmltune.search.proposals import Proposer
 from dmltune.store import Store, checked_name
-from dmltune.tracking import Tracker, about_versions
+from dmltune.tracking import Tracker
 from dmltune.train.build import check
 from dmltune.train.identity import claimed
 from dmltune.train.orders import Order
@@ -57,11 +57,12 @@ def search(
     with claimed(store, name, experiment, fingerprint):
         tracker.close_stale()
         experiment_id = tracker.experiment(space_name)
-        parent = _open_parent(tracker, experiment_id, name, experiment, fingerprint)
+        tags = about(experiment, fingerprint)
+        parent = open_parent(tracker, experiment_id, name, experiment, tags)
         planned = points + bool(experiment.baseline)
         board = Board(name, space_name, experiment.objective.metric, experiment.objective.mode, planned)
         board.deadline = clock.time() + time if time else None
-        logbook = Logbook(store, tracker, board, experiment.space, parent, watch)
+        logbook = Logbook(store, tracker, board, experiment, parent, tags, watch)
         interrupted = False
         try:
             if logbook.interrupted() or len(logbook.trials()) < planned:
@@ -70,10 +71,10 @@ def search(
                     points=points, workers=workers, concurrent=concurrent, isolation=isolation,
                 )  # fmt: skip
         except BaseException as error:
-            _leave(logbook, tracker, parent, f"{type(error).__name__}: {error}".splitlines()[0])
+            leave(logbook, tracker, parent, f"{type(error).__name__}: {error}".splitlines()[0])
             raise
         result = _result(experiment, logbook, experiment_id, parent, store, interrupted)
-        _close_parent(tracker, result)
+        close_parent(tracker, result)
         return result
 
 
@@ -212,45 +213,6 @@ def _check_budget(
             raise UserError(f"{option} must be at least 1; got {value}")
     if time is not None and time <= 0:
         raise UserError(f"--time must be above 0; got {time:g} s")
-
-
-def _open_parent(
-    tracker: Tracker, experiment_id: str, name: str, experiment: Experiment, fingerprint: str
-) -> str:
-    tags = {
-        "dmltune.role": "search",
-        "dmltune.state": "running",
-        "dmltune.reason": "",
-        "dmltune.seed": experiment.seed,
-        "dmltune.data": f"{experiment.data.name}:{fingerprint}",
-        "dmltune.protocol": experiment.objective.protocol,
-        "mlflow.note.content": experiment.about,
-        **about_versions(),
-    }
-    key = {"dmltune.search": name, "dmltune.number": "parent"}
-    run_id = tracker.open_run(experiment_id, name, key, flatten(experiment.to_dict()), tags)
-    tracker.log_json(run_id, "experiment.json", experiment.to_dict())
-    return run_id
-
-
-def _close_parent(tracker: Tracker, result: SearchResult) -> None:
-    winner = result.winner
-    if winner is not None and winner.best is not None:
-        tracker.log(result.parent_run_id, winner.number, {"best_" + result.metric: winner.best})
-        tracker.tag(
-            result.parent_run_id, {"dmltune.winner": winner.run_id, "dmltune.winner_trial": winner.number}
-        )
-    tracker.log_json(result.parent_run_id, "result.json", result.to_dict())
-    state: Literal["interrupted", "complete"] = "interrupted" if result.interrupted else "complete"
-    tracker.close_run(result.parent_run_id, state, "the same command continues" if result.interrupted else "")
-
-
-def _leave(logbook: Logbook, tracker: Tracker, parent: str, reason: str) -> None:
-    """Something unforeseen ends the search: no run stays RUNNING, everything can be continued."""
-    with contextlib.suppress(Exception):
-        for number in logbook.under_way:
-            logbook.interrupt(number, reason)
-        tracker.close_run(parent, "interrupted", reason)
 
 
 def _result(

@@ -125,7 +125,7 @@ class Place:
         return optuna.load_study(study_name=name, storage=storage).get_trials()
 
     def step(self, name: str, number: int) -> int:
-        """The last validated step of a trial, 0 while there is none. Only looks: a search may be making it."""
+        """The last validated step of a trial, 0 while there is none. Only looks: it may be being made."""
         query = """
             select max(v.step) from trial_intermediate_values v join trials t on t.trial_id = v.trial_id
             join studies s on s.study_id = t.study_id where s.study_name = ? and t.number = ?
@@ -138,9 +138,9 @@ class Place:
         except sqlite3.OperationalError:
             return 0
 
-    def run(self, *words: str) -> tuple[int, str, str]:
+    def run(self, *words: str, **environment: str) -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""
-        driver = self.start(*words)
+        driver = self.start(*words, **environment)
         code, out = driver.finish()
         return code, out, driver.text
 
