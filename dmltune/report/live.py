@@ -5,6 +5,9 @@ Events arrive on the search's thread; rich draws on its own, from a copy of the 
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,8 +39,28 @@ def live(console: Console, baseline: Mapping[str, Any] = NOTHING) -> Iterator[Ca
     `baseline` is what the baseline sets, by dotted key: its trial has no values of its own.
     """
     view = View(console, baseline)
-    with Live(get_renderable=view.render, console=console, refresh_per_second=4, transient=False):
+    table = Live(get_renderable=view.render, console=console, refresh_per_second=4, transient=False)
+    with silent_control_keys(), table:
         yield view.watch
+
+
+@contextmanager
+def silent_control_keys() -> Iterator[None]:
+    """The terminal does not write ^C meanwhile: in a full line it would wrap and push the table down."""
+    # A background job that touches the terminal would be stopped by it.
+    if sys.stdin is None or not sys.stdin.isatty() or os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(sys.stdin)
+    quiet = [*before]
+    quiet[3] = before[3] & ~termios.ECHOCTL
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 class View:
@@ -47,7 +70,7 @@ class View:
         self.console = console
         self.baseline = dict(baseline)
         self.board: Board | None = None
-        self.message, self.said = "starting …", time.monotonic()
+        self.message, self.said = "starting …", -math.inf
 
     def watch(self, event: Event) -> None:
         if event.board is not None:

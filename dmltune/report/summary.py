@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dmltune.search.board import SearchResult, TrialRow
 
 NOTHING: Mapping[str, Any] = {}
+SHORT = 48  # a command of this length and its meaning fit 80 columns
 
 
 def summary(
@@ -112,7 +113,7 @@ def verdict(result: SearchResult) -> list[str]:
 
 
 def next_commands(result: SearchResult, again: str, places: str) -> list[Text]:
-    """Lines to copy, never wrapped."""
+    """Lines to copy: a long command stands alone below its meaning."""
     commands: list[tuple[str, str]] = []
     if result.interrupted or result.winner is None:
         commands.append((again, "goes on where it stopped"))
@@ -123,12 +124,14 @@ def next_commands(result: SearchResult, again: str, places: str) -> list[Text]:
         commands.append(
             (f"{again} --trials {2 * sum(row.role != 'baseline' for row in result.rows)}", "searches on")
         )
-    width = max(len(command) for command, _ in commands)
-    width = width if width <= 52 else 0
-    return [
-        Text.assemble("  ", (command.ljust(width), "bold"), "  ", (f"# {meaning}", "dim"))
-        for command, meaning in commands
-    ]
+    width = max((len(command) for command, _ in commands if len(command) <= SHORT), default=0)
+    lines: list[Text] = []
+    for command, meaning in commands:
+        if len(command) > SHORT:
+            lines += [Text(f"  # {meaning}", style="dim"), Text(f"  {command}", style="bold")]
+        else:
+            lines.append(Text.assemble("  ", (command.ljust(width), "bold"), (f"  # {meaning}", "dim")))
+    return lines
 
 
 def store_option(store: Path) -> str:

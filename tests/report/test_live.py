@@ -15,7 +15,6 @@ def drawn(board: Board, width: int = 80, height: int = 24) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
     view = View(console)
     view.watch(Event("progress", None, "", board))
-    view.said = -1000.0
     with console.capture() as captured:
         console.print(view.render())
     return captured.get().splitlines()
