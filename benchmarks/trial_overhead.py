@@ -75,6 +75,7 @@ def stock(experiment: Experiment, store: Store, trials: int, workers: int) -> li
         from ray import tune
         from ray.train import RunConfig, ScalingConfig
         from ray.train.torch import TorchTrainer
+        from ray.tune.integration.ray_train import TuneReportCallback
         from ray.tune.search import ConcurrencyLimiter
         from ray.tune.search.optuna import OptunaSearch
 
@@ -83,14 +84,16 @@ def stock(experiment: Experiment, store: Store, trials: int, workers: int) -> li
         def trial(config: dict[str, Any]) -> None:
             folder = tempfile.mkdtemp(dir=session.scratch)
             order = Order("stock", experiment.point(config).to_dict(), folder, None, threads)
-            result = TorchTrainer(
+            TorchTrainer(
                 stock_loop,
                 train_loop_config={"order": vars(order)},
                 scaling_config=ScalingConfig(num_workers=workers, resources_per_worker={"CPU": 1}),
-                run_config=RunConfig(name=Path(folder).name, storage_path=str(session.scratch / "stock")),
+                run_config=RunConfig(
+                    name=Path(folder).name,
+                    storage_path=str(session.scratch / "stock"),
+                    callbacks=[TuneReportCallback()],
+                ),
             ).fit()
-            assert result.metrics is not None
-            tune.report(dict(result.metrics))
 
         class Ends(tune.Callback):
             def on_trial_result(
@@ -100,8 +103,8 @@ def stock(experiment: Experiment, store: Store, trials: int, workers: int) -> li
 
         space = {
             "references.lambda": tune.loguniform(1e-5, 1e-1),
-            "references.proxies": tune.randint(1, 8),
-            "references.pool_size": tune.randint(8, 16),
+            "references.proxies": tune.randint(1, 9),
+            "references.pool_size": tune.randint(8, 17),
         }
         space |= {
             p.name: tune.uniform(p.low, p.high) for p in experiment.space.parameters if p.name not in space
