@@ -23,8 +23,7 @@ from dmltune.cli.parser import (
 )
 
 if TYPE_CHECKING:
-    from dmltune.search.board import Event, SearchResult
-    from dmltune.store import Store
+    from dmltune.search.board import Event
 
 SUMMARY = "search the hyperparameters of a space; the same name again goes on where it stopped"
 EXAMPLES = """\
@@ -79,7 +78,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.run import search
     from dmltune.store import Store
 
-    store = Store.at(args.store)
     began = time.monotonic()
     baseline = flat(experiment.baseline)
     with watching(baseline) as watch:
@@ -91,29 +89,18 @@ def run(args: argparse.Namespace, out: Output) -> int:
             workers=args.workers,
             concurrent=args.concurrent,
             isolation=args.isolation,
-            store=store,
+            store=Store.at(args.store),
             data_root=args.data_root,
             space_name=space_name,
             address=args.address,
             watch=watch,
         )
-    keep_picture(result, store)
     out.show(*summary(result, again(args, result.name), places(args), baseline))
     out.document(result.to_dict())
     time_is_up = args.time is not None and time.monotonic() - began >= args.time
     if result.interrupted and not time_is_up:
         return INTERRUPTED
     return 0 if result.winner is not None else 1
-
-
-def keep_picture(result: SearchResult, store: Store) -> None:
-    """`search.png` beside the search's checkpoints and among the artifacts of its run."""
-    from dmltune.report.picture import draw
-    from dmltune.tracking import Tracker
-
-    if any(row.best is not None for row in result.rows):
-        picture = draw(result, store.search_folder(result.name) / "search.png")
-        Tracker(store).log_file(result.parent_run_id, picture)
 
 
 @contextmanager
