@@ -1,4 +1,4 @@
-"""Who may import whom: core ← data ← experiment ← train ← search ← cli, and tracking and report are leaves."""
+"""Who may import whom: core ← data ← experiment ← train ← search ← cli; tracking and report are leaves."""
 
 from __future__ import annotations
 

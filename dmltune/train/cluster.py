@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import uuid
@@ -63,10 +64,14 @@ def ray_session(address: str | None) -> Iterator[Session]:
     remove_stale_folders()
     scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"
     scratch.mkdir(mode=0o700)
+    token = scratch / "token"  # Ray would keep one in the home folder
+    token.write_text(secrets.token_hex(32))
     own_places = {
         "RAY_TMPDIR": str(scratch),
-        "TMPDIR": str(scratch),
-    }  # what workers leave goes with the folder
+        "TMPDIR": str(scratch),  # what workers leave goes with the folder
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+    }
     environment = _ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | own_places)
     with _environment(environment):
         try:
