@@ -118,7 +118,7 @@ def test_an_experiment_cannot_be_changed(experiment: Experiment) -> None:
 
 def test_a_difference_reads_from_the_old_value_to_the_new(experiment: Experiment) -> None:
     changed = experiment.with_values({"max_steps": 300})
-    assert experiment.differences(changed) == ["max_steps: 600 → 300"]
+    assert experiment.differences(changed) == ["max_steps: 400 → 300"]
     batch = experiment.fixed().with_values({"references": "batch"})
     assert "references.name: 'ccp' → 'batch'" in experiment.fixed().differences(batch)
     assert "references.proxies: 4 → not set" in experiment.fixed().differences(batch)
