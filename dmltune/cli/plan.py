@@ -25,7 +25,7 @@ def document(experiment: Experiment, space_name: str, args: argparse.Namespace) 
     from dmltune.store import Store
     from dmltune.train.build import check
 
-    check(experiment, args.data_root)
+    check(experiment, args.data_root, args.workers)
     images = catalog.load(experiment.data.name, "train", args.data_root)
     baseline = experiment.baseline_experiment()
     return {
@@ -62,7 +62,7 @@ def table(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
         return grid
 
     found = plan["data"]
-    limit = f", none started after {words.clock(plan['time'])}" if plan["time"] else ""
+    limit = f", ends after {words.clock(plan['time'])}" if plan["time"] else ""
     objective = experiment.objective
     facts = [
         ("search", f"{plan['name'] or 'a new name'} · {plan['space']}   {experiment.about}"),

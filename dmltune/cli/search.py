@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +39,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--trials", type=at_least(1), metavar="N", help="how many trials in all (default: the space's)"
     )
-    parser.add_argument("--time", type=duration, metavar="30m", help="start no trial after this time")
+    parser.add_argument(
+        "--time", type=duration, metavar="30m", help="end after this time; the same name goes on"
+    )
     parser.add_argument(
         "--name", help="the search's name (default: space and time); an existing one is resumed"
     )
@@ -78,7 +79,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.run import search
     from dmltune.store import Store
 
-    began = time.monotonic()
     baseline = flat(experiment.baseline)
     with watching(baseline) as watch:
         result = search(
@@ -97,8 +97,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         )
     out.show(*summary(result, again(args, result.name), places(args), baseline))
     out.document(result.to_dict())
-    time_is_up = args.time is not None and time.monotonic() - began >= args.time
-    if result.interrupted and not time_is_up:
+    if result.reason == "stopped":
         return INTERRUPTED
     return 0 if result.winner is not None else 1
 

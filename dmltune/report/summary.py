@@ -121,9 +121,7 @@ def next_commands(result: SearchResult, again: str, places: str) -> list[Text]:
         commands.append((f"dmltune evaluate {result.name} --split test{places}", "on unseen classes"))
     commands.append((f"dmltune ui{store_option(result.store)}", "every run, in the browser"))
     if not result.interrupted and result.winner is not None:
-        commands.append(
-            (f"{again} --trials {2 * sum(row.role != 'baseline' for row in result.rows)}", "searches on")
-        )
+        commands.append((f"{again} --trials {2 * len(result.rows)}", "searches on"))
     width = max((len(command) for command, _ in commands if len(command) <= SHORT), default=0)
     lines: list[Text] = []
     for command, meaning in commands:

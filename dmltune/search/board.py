@@ -116,6 +116,7 @@ class SearchResult:
     parent_run_id: str
     store: Path
     interrupted: bool = False
+    reason: str = ""  # why it was interrupted: stopped | time is up
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; scores are fractions."""

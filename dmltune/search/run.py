@@ -43,13 +43,14 @@ def search(
     address: str | None = None,
     watch: Watch | None = None,
 ) -> SearchResult:
-    """Run `trials` points of the space (trial 0 is the reference point) and, besides, the baseline.
+    """Run `trials` trials in all: the reference point (trial 0), the baseline, and what the sampler proposes.
 
     The same `name` goes on where it stopped; `time` (seconds) ends it early, to be continued. Only the
     training half of the data set is read: scores are those of the validation classes.
     """
-    points = experiment.trials if trials is None else trials
-    _check_budget(experiment, points, time, workers, concurrent)
+    planned = experiment.trials if trials is None else trials
+    _check_budget(experiment, planned, time, workers, concurrent)
+    planned = max(planned, 1 + bool(experiment.baseline))  # the baseline always runs too
     name = checked_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
     store = store or Store.at()
     fingerprint = check(experiment, data_root, workers)
@@ -59,21 +60,21 @@ def search(
         experiment_id = tracker.experiment(space_name)
         tags = about(experiment, fingerprint)
         parent = open_parent(tracker, experiment_id, name, experiment, tags)
-        planned = points + bool(experiment.baseline)
         board = Board(name, space_name, experiment.objective.metric, experiment.objective.mode, planned)
         board.deadline = clock.time() + time if time else None
         logbook = Logbook(store, tracker, board, experiment, parent, tags, watch)
-        interrupted = False
+        stopped = ""
         try:
             if logbook.interrupted() or len(logbook.trials()) < planned:
-                interrupted = _run(
+                stopped = _run(
                     experiment, logbook, store, data_root, address,
-                    points=points, workers=workers, concurrent=concurrent, isolation=isolation,
+                    points=planned - bool(experiment.baseline),
+                    workers=workers, concurrent=concurrent, isolation=isolation,
                 )  # fmt: skip
         except BaseException as error:
             leave(logbook, tracker, parent, f"{type(error).__name__}: {error}".splitlines()[0])
             raise
-        result = _result(experiment, logbook, experiment_id, parent, store, interrupted)
+        result = _result(experiment, logbook, experiment_id, parent, store, stopped)
         close_parent(tracker, result)
         return result
 
@@ -89,8 +90,8 @@ def _run(
     workers: int,
     concurrent: int | None,
     isolation: str,
-) -> bool:
-    """Everything that needs Ray. True when it was stopped before its end."""
+) -> str:
+    """Everything that needs Ray. Says why it was stopped before its end, or nothing."""
     from dmltune.train.cluster import plan, ray_session
 
     with ray_session(address) as session, _stop_signals(logbook.message) as stopped:
@@ -159,10 +160,11 @@ def _run(
             tuner.fit()
             if (failure := slots.failure()) is not None:
                 raise failure
-            reason = "stopped; the same command continues" if stopped.is_set() else "time is up"
+            reason = "stopped" if stopped.is_set() else "time is up"
             for number in logbook.under_way:
-                logbook.interrupt(number, reason)
-            return bool(logbook.interrupted()) or len(logbook.trials()) < logbook.board.trials_planned
+                logbook.interrupt(number, f"{reason}; the same command continues")
+            left = logbook.interrupted() or len(logbook.trials()) < logbook.board.trials_planned
+            return reason if left and stop_all() else ""
 
 
 def _stopper(stop_all: Callable[[], bool]) -> Any:
@@ -204,11 +206,11 @@ def _stop_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
 
 
 def _check_budget(
-    experiment: Experiment, points: int, time: float | None, workers: int, concurrent: int | None
+    experiment: Experiment, trials: int, time: float | None, workers: int, concurrent: int | None
 ) -> None:
     if not experiment.searchable:
         raise UserError("this experiment has nothing to search (no `search:` section); use `dmltune train`")
-    for option, value in (("--trials", points), ("--workers", workers), ("--concurrent", concurrent)):
+    for option, value in (("--trials", trials), ("--workers", workers), ("--concurrent", concurrent)):
         if value is not None and value < 1:
             raise UserError(f"{option} must be at least 1; got {value}")
     if time is not None and time <= 0:
@@ -216,7 +218,7 @@ def _check_budget(
 
 
 def _result(
-    experiment: Experiment, logbook: Logbook, experiment_id: str, parent: str, store: Store, interrupted: bool
+    experiment: Experiment, logbook: Logbook, experiment_id: str, parent: str, store: Store, stopped: str
 ) -> SearchResult:
     board = logbook.board
     rows = tuple(sorted(board.rows.values(), key=lambda row: row.number))
@@ -234,7 +236,8 @@ def _result(
         experiment_id=experiment_id,
         parent_run_id=parent,
         store=store.root,
-        interrupted=interrupted,
+        interrupted=bool(stopped),
+        reason=stopped,
     )
 
 

@@ -41,7 +41,7 @@ def test_it_says_that_the_winner_is_the_best_of_many_and_test_classes_are_unread
 def test_next_commands_stand_on_one_line_each_with_everything_they_need(result: SearchResult) -> None:
     commands = [line.partition("  #")[0].strip() for line in printed(result).splitlines()]
     assert "dmltune evaluate demo --split test --data-root /data" in commands
-    assert f"{AGAIN} --trials 10" in commands
+    assert f"{AGAIN} --trials 12" in commands
     assert f"dmltune ui --store {result.store}" in commands
 
 

@@ -34,7 +34,7 @@ def steps_written(place: Place, name: str, number: str) -> list[int]:
 
 
 def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place: Place) -> None:
-    words = ("search", "glyphs-ccp", *LONGER, "--trials", "3", "--name", "killed", "-f", "json")
+    words = ("search", "glyphs-ccp", *LONGER, "--trials", "4", "--name", "killed", "-f", "json")
     driver = place.start(*words)
     driver.wait_for(lambda: place.step("killed", 2) >= 20, "a third trial under way")
     kill(driver.process)
@@ -111,7 +111,7 @@ def test_two_workers_give_the_loss_of_one(place: Place) -> None:
 
 
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(place: Place) -> None:
-    words = ("search", "glyphs-ccp", *LONGER, "--trials", "2", "--name", "stopped")
+    words = ("search", "glyphs-ccp", *LONGER, "--trials", "3", "--name", "stopped")
     driver = place.start(*words)
     driver.wait_for(lambda: place.step("stopped", 0) >= 20, "a trial under way")
     driver.process.send_signal(signal.SIGINT)

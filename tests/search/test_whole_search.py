@@ -19,7 +19,7 @@ import psutil
 import pytest
 from support.driving import QUICK, Driver, Place
 
-TRIALS = ("--trials", "3")
+TRIALS = ("--trials", "4")
 
 
 @dataclass
