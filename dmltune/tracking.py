@@ -181,9 +181,12 @@ class Tracker:
         self.client.log_artifact(run_id, str(path), folder)
 
     def log_json(self, run_id: str, name: str, document: Any) -> None:
+        self.log_text(run_id, name, json.dumps(document, indent=1))
+
+    def log_text(self, run_id: str, name: str, text: str) -> None:
         with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
             path = Path(scratch) / name
-            path.write_text(json.dumps(document, indent=1))
+            path.write_text(text)
             self.client.log_artifact(run_id, str(path))
 
     def _pages(self, experiments: list[str], where: str) -> Iterable[Run]:

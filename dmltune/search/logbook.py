@@ -161,6 +161,8 @@ class Logbook:
             row.state, row.reason = "pruned", why_stopped
         if row.best is not None:
             self._tracker.log(row.run_id, row.step, {"best_" + self.board.metric: row.best})
+        if report is not None and report.details:
+            self._tracker.log_text(row.run_id, "failure.txt", report.details)
         self._keep_model(row)
         self._tracker.close_run(row.run_id, row.state, row.reason)
         for key in ("reason", "seconds", "metrics"):

@@ -38,7 +38,7 @@ class _State:
     wanted: int = -1  # the trial asks for the report after this one; it wants the training to go on
     closed: bool = False
     attempts: int = 0
-    crash: str = ""
+    crash: Report | None = None
 
     @property
     def done(self) -> bool:
@@ -96,7 +96,7 @@ class Broker:
                 return
             state.attempts += 1
             if state.crash:
-                state.reports.append(failed(state.crash))
+                state.reports.append(state.crash)
             elif state.attempts >= self._max_attempts:
                 state.reports.append(failed(f"its workers died {state.attempts} times"))
             self._changed.notify_all()
@@ -150,14 +150,14 @@ class Broker:
             await self._wait(lambda: state.done, wait_s)
             return state.done
 
-    async def crashed(self, slot: str, order_id: str, error: str) -> None:
+    async def crashed(self, slot: str, order_id: str, error: str, details: str = "") -> None:
         """A rank raised an error of its own (not: lost its peer). The group restarts; the order fails with
         this reason.
         """
         async with self._changed:
             state = self._orders.get(order_id)
             if state is not None and self._working.get(slot) == order_id and not state.crash:
-                state.crash = error
+                state.crash = failed(error, details)
 
     async def stop(self) -> None:
         """No more orders: every slot ends."""

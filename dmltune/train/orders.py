@@ -33,10 +33,12 @@ class Report:
     finished: bool = False
     reason: str = ""  # why it finished
     failure: str = ""  # set when the trial cannot go on: one line
+    details: str = ""  # and the traceback, when it was not foreseen
 
 
-def failed(reason: str, number: int = 1_000_000, step: int = 0, max_steps: int = 0) -> Report:
+LAST = 1_000_000  # the number of a report after which nothing comes
+
+
+def failed(reason: str, details: str = "") -> Report:
     """The last report of a trial that cannot go on."""
-    return Report(
-        number=number, step=step, max_steps=max_steps, finished=True, reason="failed", failure=reason
-    )
+    return Report(LAST, step=0, max_steps=0, finished=True, reason="failed", failure=reason, details=details)

@@ -63,17 +63,17 @@ def _serve(slot: str, broker: Any, order: Order) -> None:
         if first:
             ray.get(broker.report.remote(slot, order.id, failed(str(error))))
     except Exception as error:
-        traceback.print_exc()
+        details = "" if isinstance(error, UserError) else traceback.format_exc()
         reason = (
             str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".splitlines()[0]
         )
         if alone:
-            ray.get(broker.report.remote(slot, order.id, failed(reason)))
+            ray.get(broker.report.remote(slot, order.id, failed(reason, details)))
             return
         # The other ranks now wait for this one for ever: the whole group has to start again. A rank that only
         # lost its peer says nothing, so that the order is attempted again.
         if not _lost_a_peer(error):
-            ray.get(broker.crashed.remote(slot, order.id, reason))
+            ray.get(broker.crashed.remote(slot, order.id, reason, details))
         raise
     finally:
         dropped.set()
