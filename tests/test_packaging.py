@@ -76,7 +76,7 @@ def test_the_installed_command_searches(installed: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["winner"]["state"] == "complete"
-    assert len(result["rows"]) == 3
+    assert len(result["rows"]) == 2
     assert (tmp_path / "mlruns" / "mlflow.db").exists()
 
 

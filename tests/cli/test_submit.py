@@ -114,11 +114,11 @@ def test_a_job_is_followed_to_its_end_and_its_runs_are_in_the_store(
     parent = tracker.find("small")
     assert parent is not None
     assert parent.info.status == "FINISHED"
-    assert len(tracker.children(parent)) == 3
+    assert len(tracker.children(parent)) == 2
     again = dmltune(*words, seconds=500)
     assert again.returncode == 0, "the same name goes on, and there is nothing left to do"
     assert f"dmltune evaluate small --split test --store '{store}'" in again.stdout
-    assert len(tracker.children(parent)) == 3
+    assert len(tracker.children(parent)) == 2
 
 
 @pytest.mark.timeout(300)
