@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ class Logbook:
         self._study_id = self._storage.get_study_id_from_name(board.name)
         self._sessions: dict[int, float] = {}  # number → when this session began to work on it
         self._reports: dict[int, Report] = {}
+        self._models: set[int] = set(self._study.user_attrs.get("models", []))  # kept as artifacts
         for trial in self.trials():
             board.put(_row(trial, board.mode))
 
@@ -191,8 +193,7 @@ class Logbook:
         return list(self._sessions)
 
     def message(self, text: str) -> None:
-        if self._watch is not None:
-            self._watch(Event("message", None, text, self.board))
+        self._show(Event("message", None, text, self.board))
 
     # ---- checkpoints
 
@@ -206,10 +207,15 @@ class Logbook:
         keep = self._best_numbers()
         if row.number in keep or row.role != "search":
             self._tracker.log_model(row.run_id, model)
-        for other in self.board.rows.values():
-            kept = other.state == "complete" and other.role == "search" and other.number not in keep
-            if kept and other.number != row.number and self._has_model(other.run_id):
-                self._tracker.drop_model(other.run_id)
+            self._mark_model(row.number, True)
+        for number in self._models - {*keep}:
+            if self.board.rows[number].role == "search":
+                self._tracker.drop_model(self.board.rows[number].run_id)
+                self._mark_model(number, False)
+
+    def _mark_model(self, number: int, there: bool) -> None:
+        (self._models.add if there else self._models.discard)(number)
+        self._study.set_user_attr("models", sorted(self._models))  # a finished trial takes no attributes
 
     def _best_numbers(self) -> list[int]:
         sign = -1 if self.board.mode == "max" else 1
@@ -217,13 +223,19 @@ class Logbook:
         done.sort(key=lambda r: (sign * (r.best or 0.0), r.number))
         return [r.number for r in done[:KEEP_BEST]]
 
-    def _has_model(self, run_id: str) -> bool:
-        return self._tracker.client.get_run(run_id).data.tags.get("dmltune.model") == "yes"
-
     def _say(self, kind: Any, row: TrialRow) -> None:
         self.board.put(row)
-        if self._watch is not None:
-            self._watch(Event(kind, row, "", self.board))
+        self._show(Event(kind, row, "", self.board))
+
+    def _show(self, event: Event) -> None:
+        """Whoever watches cannot hurt the search: after an error it is not told any more."""
+        if self._watch is None:
+            return
+        try:
+            self._watch(event)
+        except Exception as error:
+            self._watch = None
+            warnings.warn(f"the search goes on unwatched: {type(error).__name__}: {error}", stacklevel=2)
 
 
 def _row(trial: FrozenTrial, mode: str) -> TrialRow:

@@ -109,7 +109,10 @@ def _run(
 
             def stop_all() -> bool:
                 late = deadline is not None and clock.time() > deadline
-                return stopped.is_set() or late or slots.failure() is not None
+                return stopped.is_set() or late or failure() is not None
+
+            def failure() -> BaseException | None:
+                return slots.failure() or searcher.failure
 
             def make_order(row: TrialRow, point: Experiment) -> Order:
                 return Order(
@@ -158,8 +161,8 @@ def _run(
                 ),
             )
             tuner.fit()
-            if (failure := slots.failure()) is not None:
-                raise failure
+            if (error := failure()) is not None:
+                raise error
             reason = "stopped" if stopped.is_set() else "time is up"
             for number in logbook.under_way:
                 logbook.interrupt(number, f"{reason}; the same command continues")

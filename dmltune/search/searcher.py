@@ -7,9 +7,10 @@ telling twice is telling once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ray.tune import Callback
@@ -50,12 +51,20 @@ class StudySearcher(Searcher):
         self._address = address
         self._close_order = close_order
         self._may_start = may_start
+        self.failure: Exception | None = None  # Tune would call it the trial's; it ends the search
         self._waiting = deque(logbook.interrupted())
         self._live: dict[str, tuple[int, str]] = {}  # Tune's id → our number, order id
 
     # ---- what Tune asks
 
     def suggest(self, trial_id: str) -> Any:
+        try:
+            return self._suggest(trial_id)
+        except Exception as error:
+            self.failure = self.failure or error
+            return Searcher.FINISHED
+
+    def _suggest(self, trial_id: str) -> Any:
         if not self._may_start():
             return Searcher.FINISHED
         if len(self._live) >= self._concurrent:
@@ -71,14 +80,23 @@ class StudySearcher(Searcher):
         if trial_id not in self._live:
             return
         number, order_id = self._live.pop(trial_id)
-        self._logbook.close(
-            number, "lost: its Tune actor died" if error else "stopped early by the scheduler"
-        )
         self._close_order(order_id)
+        with self._noticing_failures():
+            why = "lost: its Tune actor died" if error else "stopped early by the scheduler"
+            self._logbook.close(number, why)
 
     def record(self, trial_id: str, report: Report) -> None:
         if trial_id in self._live:
-            self._logbook.progress(self._live[trial_id][0], report)
+            with self._noticing_failures():
+                self._logbook.progress(self._live[trial_id][0], report)
+
+    @contextlib.contextmanager
+    def _noticing_failures(self) -> Iterator[None]:
+        """The disk is full, the tracking server gone, no point satisfies the rules: the search must end."""
+        try:
+            yield
+        except Exception as error:
+            self.failure = self.failure or error
 
     # ---- Tune saves searchers with pickle; ours keeps its state in the study and gives nothing away
 

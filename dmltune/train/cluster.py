@@ -16,6 +16,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,12 @@ def ray_session(address: str | None) -> Iterator[Session]:
     scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"
     scratch.mkdir(mode=0o700)
     token = scratch / "token"  # Ray would keep one in the home folder
-    token.write_text(secrets.token_hex(32))
+    token.write_text(_token())
     own_places = {
         "RAY_TMPDIR": str(scratch),
         "TMPDIR": str(scratch),  # what workers leave goes with the folder
-        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_MODE": "",  # unset, Ray switches tokens on by itself, whenever it was imported
+        "RAY_AUTH_TOKEN": "",
         "RAY_AUTH_TOKEN_PATH": str(token),
     }
     environment = _ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | own_places)
@@ -87,6 +89,12 @@ def ray_session(address: str | None) -> Iterator[Session]:
                     ray.shutdown()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+@cache
+def _token() -> str:
+    """One for this process: Ray reads it once and remembers it."""
+    return secrets.token_hex(32)
 
 
 def _start(address: str | None, scratch: Path) -> None:
