@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output
@@ -76,7 +78,7 @@ def follow(client: JobSubmissionClient, job_id: str, address: str, store: str, n
     log = sys.stderr if out.json else sys.stdout
     print(f"job {job_id} on {address}; its runs go to {store}", file=sys.stderr, flush=True)
     try:
-        asyncio.run(copy_log(client, job_id, log))
+        in_background(lambda: asyncio.run(copy_log(client, job_id, log)))
         info = client.get_job_info(job_id)
     except KeyboardInterrupt:
         print(
@@ -96,6 +98,24 @@ def follow(client: JobSubmissionClient, job_id: str, address: str, store: str, n
     out.show("", "next, where the store can be read:")
     out.show(f"  dmltune ui --store {store}", f"  dmltune evaluate {name} --split test --store {store}")
     return code
+
+
+def in_background(work: Callable[[], None]) -> None:
+    """`work` in a thread of its own: Ctrl-C always reaches the main one, whatever the client awaits."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.2)
+    if errors:
+        raise errors[0]
 
 
 async def copy_log(client: JobSubmissionClient, job_id: str, log: object) -> None:
