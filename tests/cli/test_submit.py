@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import signal
 import socket
@@ -57,6 +58,7 @@ def head(token: Path) -> Iterator[str]:
             + [word for option in options.items() for word in option],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=os.environ | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},  # every socket on loopback
         )
         address = f"http://127.0.0.1:{dashboard}"
         try:
