@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 for variable, value in {
     "OMP_NUM_THREADS": "1",
@@ -13,3 +14,6 @@ for variable, value in {
     "MPLBACKEND": "agg",
 }.items():
     os.environ.setdefault(variable, value)
+
+# A shell that starts the tests in the background lets them, and all they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)

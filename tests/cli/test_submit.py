@@ -136,18 +136,18 @@ def test_the_exit_code_of_a_job_that_fails_is_ours(head: str, dmltune: Run, tmp_
 def test_ctrl_c_leaves_the_job_alone_and_says_how_to_stop_it(head: str, tmp_path: Path) -> None:
     path = job_file(tmp_path, overrides=[*QUICK[:2], "max_steps=100000"])
     words = ["submit", str(path), "--address", head, "--store", str(tmp_path / "runs")]
-    with subprocess.Popen(
-        [sys.executable, "-m", "dmltune", *words],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dmltune", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    try:
         assert process.stderr is not None
         job_id = process.stderr.readline().split()[1]
         time.sleep(2)
         process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
-        assert process.wait(timeout=60) == 130
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
     assert "the job goes on" in said
     assert f"ray job stop {job_id} --address {head}" in said
     assert ray_job("status", job_id, head).count("RUNNING") or ray_job("status", job_id, head).count(

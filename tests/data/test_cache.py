@@ -90,11 +90,14 @@ def test_two_processes_at_once_build_once_and_both_read_it_whole(tmp_path: Path)
 
 
 def test_a_killed_builder_does_not_stop_the_next(tmp_path: Path, own_cache: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", TWO_BUILDERS, str(tmp_path), "1"]) as process:
+    process = subprocess.Popen([sys.executable, "-c", TWO_BUILDERS, str(tmp_path), "1"])
+    try:
         while not (tmp_path / "built-1").exists():
             time.sleep(0.01)
             assert process.poll() is None
+    finally:
         process.kill()
+        process.wait()
     assert not (own_cache / "entry").exists()
     assert cached("entry", build, read) == "whole"
 
