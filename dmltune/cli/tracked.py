@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmltune.store import Store
@@ -20,13 +19,12 @@ def tracked(
     name: str,
     space_name: str,
     store: Store,
-    data_root: Path | None,
 ) -> Iterator[Report]:
     """The same reports. The run is found by its name: a resume goes on in it, `dmltune evaluate` finds it."""
     from dmltune.experiment.tree import flatten
     from dmltune.search.parent import about
     from dmltune.tracking import Tracker
-    from dmltune.train.build import check
+    from dmltune.train.identity import data_fingerprint
     from dmltune.train.local import training_folder
 
     trained = experiment.reference_experiment()
@@ -41,7 +39,7 @@ def tracked(
         key={"dmltune.search": name, "dmltune.number": "parent"},
         params=flatten(trained.to_dict()),
         tags={
-            **about(trained, check(trained, data_root)),
+            **about(trained, data_fingerprint(store, name)),
             "dmltune.role": "training",
             "dmltune.state": "running",
             "dmltune.reason": "",

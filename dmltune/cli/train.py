@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         data_root=args.data_root,
         address=args.address,
     )
-    for report in tracked(reports, experiment, name, name_of(args.space), store, args.data_root):
+    for report in tracked(reports, experiment, name, name_of(args.space), store):
         print(line(report, experiment.objective.metric), file=sys.stderr, flush=True)
         last = report
     out.document({"name": name} | (vars(last) if last is not None else {}))

@@ -25,7 +25,7 @@ _META = "meta"
 
 def save(folder: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     """Tensors and JSON-able `meta` into `folder` (made when missing), in place of what it held."""
-    _replace(folder / CHECKPOINT, safetensors.torch.save(_plain(tensors), {_META: json.dumps(meta)}))
+    replace_file(folder / CHECKPOINT, safetensors.torch.save(_plain(tensors), {_META: json.dumps(meta)}))
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -36,8 +36,8 @@ def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def save_model(folder: Path, embedder_state: dict[str, Tensor], description: dict[str, Any]) -> None:
     """An embedder to serve or evaluate; `model.json` repeats the description for people to read."""
     text = json.dumps(description)
-    _replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
-    _replace(folder / MODEL, safetensors.torch.save(_plain(embedder_state), {_META: text}))
+    replace_file(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    replace_file(folder / MODEL, safetensors.torch.save(_plain(embedder_state), {_META: text}))
 
 
 def load_model(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -58,7 +58,8 @@ def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return plain
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """All or nothing: a kill at any moment leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left_over in path.parent.glob(f".{path.name}.*"):  # of a process that was killed here
         left_over.unlink(missing_ok=True)

@@ -7,11 +7,12 @@ import fcntl
 import json
 from collections.abc import Iterator
 
+from dmltune.core.checkpoint import replace_file
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.store import Store
-from dmltune.train.files import write_json
 
+IDENTITY = "experiment.json"
 BUDGET = ("trials", "about")  # may differ between the sessions of one search
 
 
@@ -29,12 +30,18 @@ def claimed(store: Store, name: str, experiment: Experiment, fingerprint: str) -
             raise UserError(
                 f"'{name}' is running in another process. Wait for it, or choose another --name."
             ) from None
-        identity = folder / "experiment.json"
+        identity = folder / IDENTITY
         if identity.is_file():
             _compare(name, json.loads(identity.read_text()), experiment, fingerprint)
         else:
-            write_json(identity, {"experiment": experiment.to_dict(), "data": fingerprint})
+            document = {"experiment": experiment.to_dict(), "data": fingerprint}
+            replace_file(identity, json.dumps(document, indent=1).encode())
         yield
+
+
+def data_fingerprint(store: Store, name: str) -> str:
+    """Of the data that the name was claimed with."""
+    return str(json.loads((store.search_folder(name) / IDENTITY).read_text())["data"])
 
 
 def _compare(name: str, then: dict[str, object], experiment: Experiment, fingerprint: str) -> None:

@@ -137,7 +137,10 @@ def test_ctrl_c_leaves_the_job_alone_and_says_how_to_stop_it(head: str, tmp_path
     path = job_file(tmp_path, overrides=[*QUICK[:2], "max_steps=100000"])
     words = ["submit", str(path), "--address", head, "--store", str(tmp_path / "runs")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "dmltune", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        [sys.executable, "-m", "dmltune", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
     )
     try:
         assert process.stderr is not None
