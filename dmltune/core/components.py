@@ -20,7 +20,7 @@ from typing import Any
 
 from dmltune.errors import UserError, nearest
 
-GIVEN = frozenset({"num_classes", "dim", "channels", "in_channels", "model"})
+GIVEN = frozenset({"num_classes", "class_counts", "dim", "channels", "in_channels", "model"})
 """What the caller gives a component; everything else in its signature is tunable."""
 
 

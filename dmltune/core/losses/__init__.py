@@ -2,15 +2,27 @@
 
 With references the pairs are sample × reference only; without, the batch with itself minus the pairs of
 a sample with itself. Points are taken as they are: a loss does not normalise what it is given.
+
+A loss that compares with proxies of its own says `takes_references: ClassVar[bool] = False` and refuses
+references with a UserError (`refuse_references`); its proxies are the parameter `proxies`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from dmltune.core import components
+from dmltune.errors import UserError
+
+
+def refuse_references(loss: nn.Module, refs_RD: Tensor | None) -> None:
+    if refs_RD is not None:
+        raise UserError(
+            f"{type(loss).__name__} compares with proxies of its own and takes no other references. "
+            "Use references: batch."
+        )
 
 
 def load(name: str, num_classes: int | None = None, dim: int | None = None, **parameters: Any) -> nn.Module:

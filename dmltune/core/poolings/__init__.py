@@ -1,15 +1,40 @@
-"""One file a pooling. `module(features_BDHW)` gives (B, D)."""
+"""One file a pooling. `module(features_BDHW)` gives (B, channels), not normalised."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from dmltune.core import components
 
 
-def load(name: str, channels: int | None = None, **parameters: Any) -> nn.Module:
-    """The pooling `name` over feature maps of `channels` channels."""
-    pooling: nn.Module = components.build("poolings", name, {"channels": channels}, parameters)
+class Pooling(nn.Module):
+    """What `Embedder`, `Objective` and `fit` ask of a pooling; the defaults are those of a plain one.
+
+    in_channels   of the map it takes, where that is not the size of the point it gives (NetVLAD: 16 for 8 × 16)
+    attributes    length of the pseudo-attribute vector z of eq. 5.2.3, 0 without one
+    start_points  how many points it wants to be started from, 0 for none
+    """
+
+    in_channels: int | None = None
+    attributes: int = 0
+    start_points: int = 0
+
+    def forward(self, features_BDHW: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def with_attributes(self, features_BDHW: Tensor) -> tuple[Tensor, Tensor]:
+        """(pooled_BD, attributes_BM) in one pass, for a pooling with attributes."""
+        raise NotImplementedError
+
+    def start(self, points_ND: Tensor) -> None:
+        """Called once before the first step, when `start_points` > 0: averages of feature maps of training
+        images (N ≥ start_points where there are so many images), the same on all ranks.
+        """
+
+
+def load(name: str, channels: int | None = None, **parameters: Any) -> Pooling:
+    """The pooling `name` that gives points of `channels` dimensions."""
+    pooling: Pooling = components.build("poolings", name, {"channels": channels}, parameters)
     return pooling

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
+
+from dmltune.core.poolings import Pooling
 
 
-class Gap(nn.Module):
+class Gap(Pooling):
     """The mean over the positions of the map."""
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
