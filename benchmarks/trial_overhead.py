@@ -101,14 +101,12 @@ def stock(experiment: Experiment, store: Store, trials: int, workers: int) -> li
             ) -> None:
                 ends.append((time.perf_counter(), result["fit_seconds"]))
 
-        space = {
-            "references.lambda": tune.loguniform(1e-5, 1e-1),
-            "references.proxies": tune.randint(1, 9),
-            "references.pool_size": tune.randint(8, 17),
+        proxies, pool = experiment.space["references.proxies"], experiment.space["references.pool_size"]
+        space: dict[str, Any] = {
+            p.name: tune.loguniform(p.low, p.high) for p in experiment.space.parameters if p.kind == "float"
         }
-        space |= {
-            p.name: tune.uniform(p.low, p.high) for p in experiment.space.parameters if p.name not in space
-        }
+        space[proxies.name] = tune.randint(int(proxies.low), int(proxies.high) + 1)
+        space[pool.name] = tune.randint(int(proxies.high), int(pool.high) + 1)  # never fewer than proxies
         results = tune.Tuner(
             tune.with_resources(trial, {"node:__internal_head__": 0.001}),
             param_space=space,
