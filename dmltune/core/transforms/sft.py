@@ -1,0 +1,167 @@
+"""Spherical Feature Transform (seed 001): what varies within one class is carried over to another.
+
+B samples, S of them sources, G generated points, C classes, D dimensions. A feature is x = μ + σ (eq. 1),
+with μ the centre of its class.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from dmltune.core.components import Range
+from dmltune.core.geometry import l2_normalise
+from dmltune.core.transforms import Transform
+from dmltune.core.transforms._centres import Centres, other_classes
+from dmltune.core.transforms._variation import Variation
+from dmltune.errors import UserError
+
+__all__ = ["Centres", "Sft", "rotate", "translate"]
+
+
+def rotate(x_BD: Tensor, source_BD: Tensor, target_BD: Tensor) -> Tensor:
+    """A x (eq. 3) with A the rotation in the plane of both centres that takes source to target (eq. 4).
+
+    With s and t the centres normalised and w = s + t, eq. 4 is a reflection that takes s to −t and one that
+    takes −t to t: A = (I − 2ttᵀ)(I − wwᵀ/(1 + sᵀt)). So A x is two dot products and two vectors added, and
+    nothing is divided by the sine, which vanishes for parallel centres. Where there is no second axis
+    (parallel, opposite or zero centres) the feature is left as it is.
+    """
+    dtype = torch.promote_types(x_BD.dtype, torch.float32)
+    x_BD = x_BD.to(dtype)
+    s_BD, t_BD = (l2_normalise(centre_BD.to(dtype)) for centre_BD in (source_BD, target_BD))
+    turns_B1 = _has_second_axis(s_BD, t_BD).unsqueeze(-1)
+    w_BD = s_BD + t_BD
+    # 1 + sᵀt as ‖w‖²/2, which keeps its digits when the centres are nearly opposite
+    half_B1 = torch.where(turns_B1, w_BD.square().sum(-1, keepdim=True) / 2, 1)
+    turned_BD = x_BD - w_BD * ((w_BD * x_BD).sum(-1, keepdim=True) / half_B1)
+    turned_BD = turned_BD - t_BD * (2 * (t_BD * turned_BD).sum(-1, keepdim=True))
+    return torch.where(turns_B1, turned_BD, x_BD)
+
+
+def translate(x_BD: Tensor, source_BD: Tensor, target_BD: Tensor, renormalise: bool = True) -> Tensor:
+    """x + μ_target − μ_source (eq. 2), projected back on the sphere with `renormalise`.
+
+    The centres are taken as they are: in the degenerate form (proposition 2) they and x are features before
+    normalisation.
+    """
+    dtype = torch.promote_types(x_BD.dtype, torch.float32)
+    moved_BD = x_BD.to(dtype) + (target_BD.to(dtype) - source_BD.to(dtype))
+    return l2_normalise(moved_BD) if renormalise else moved_BD
+
+
+class Sft(Transform):
+    """Every feature becomes one of a random other class; in the unbalanced scheme every feature of a head
+    class one of a random tail class, tail being the classes with fewer than `tail_below` samples.
+
+    form     rotate: eq. 3 on the sphere; degenerate: eq. 2 before normalisation, then projected back (SFT-d);
+             ftl: the same, but of σ only what lies in the subspace with `energy` of its variance. FTL's
+             decoder and its training in stages are left out.
+    centres  running: eq. 9; table 6 has two others: random directions that never move, and "pick", one sample
+             of the class, here of the latest batch that had the class.
+    Classes without a centre yet neither give nor get features, nor do pairs of centres without a plane.
+    """
+
+    seed: Tensor
+    draws: Tensor
+    tail_C: Tensor
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        dim: int,
+        class_counts: Tensor | None = None,
+        weight: Annotated[float, Range(0, None)] = 0.2,
+        form: Literal["rotate", "degenerate", "ftl"] = "rotate",
+        scheme: Literal["balanced", "unbalanced"] = "balanced",
+        centres: Literal["running", "random", "pick"] = "running",
+        tail_below: Annotated[int, Range(1, None)] = 15,
+        energy: Annotated[float, Range(0, 1, low_open=True)] = 0.95,
+    ) -> None:
+        super().__init__()
+        self.weight, self.scheme, self.estimate = weight, scheme, centres
+        self.on_sphere = form == "rotate"  # features and centres after normalisation, or before
+        # the global generator is seeded alike on all ranks when a training is built
+        self.register_buffer("seed", torch.randint(2**31, ()))
+        self.register_buffer("draws", torch.tensor(0))
+        tail_C = _tail_classes(class_counts, tail_below) if scheme == "unbalanced" else torch.zeros(0).bool()
+        self.register_buffer("tail_C", tail_C, persistent=False)
+        self.centres = Centres(num_classes, dim)
+        self.variation = Variation(dim, energy) if form == "ftl" else None
+        if centres == "random":
+            directions_CD = torch.randn(num_classes, dim, generator=self._generator())
+            self.centres.values.copy_(l2_normalise(directions_CD))
+
+    def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
+        source_G, target_G = self._pairs(labels_B)
+        x_GD = (emb_BD if self.on_sphere else raw_BD)[source_G]
+        from_GD, to_GD = self.centres.values[labels_B[source_G]], self.centres.values[target_G]
+        if self.on_sphere:
+            return rotate(x_GD, from_GD, to_GD), target_G
+        if self.variation is None:
+            return translate(x_GD, from_GD, to_GD), target_G
+        sigma_GD = translate(x_GD, from_GD, torch.zeros_like(from_GD), renormalise=False)
+        return l2_normalise(to_GD.to(sigma_GD.dtype) + self.variation.project(sigma_GD)), target_G
+
+    @torch.no_grad()
+    def update_(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> None:
+        x_BD = emb_BD if self.on_sphere else raw_BD
+        if self.variation is not None:
+            own_BD = self.centres.values[labels_B]
+            self.variation.update_((x_BD.to(own_BD.dtype) - own_BD)[own_BD.any(1)])
+        if self.estimate == "running":
+            self.centres.update_(x_BD, labels_B)
+        elif self.estimate == "pick":
+            self.centres.pick_(x_BD, labels_B, self._generator())
+
+    @torch.no_grad()
+    def _pairs(self, labels_B: Tensor) -> tuple[Tensor, Tensor]:
+        """(places of the sources in the batch, target classes), both (G,)."""
+        generator, known_C = self._generator(), self.centres.known()
+        source_B, target_C = known_C[labels_B], known_C
+        if self.scheme == "unbalanced":
+            source_B, target_C = source_B & ~self.tail_C[labels_B], known_C & self.tail_C
+        if self.variation is not None and not self.variation.ready():
+            source_B = torch.zeros_like(source_B)
+        others_B = target_C.sum() - target_C[labels_B].long()
+        source_S = (source_B & (others_B > 0)).nonzero().squeeze(1)
+        target_S = other_classes(target_C, labels_B[source_S], generator)
+        if not self.on_sphere:
+            return source_S, target_S
+        from_SD, to_SD = self.centres.values[labels_B[source_S]], self.centres.values[target_S]
+        turns_S = _has_second_axis(l2_normalise(from_SD), l2_normalise(to_SD))
+        return source_S[turns_S], target_S[turns_S]
+
+    def _generator(self) -> torch.Generator:
+        """A new one each time, so that the buffers alone decide what is drawn next."""
+        generator = torch.Generator().manual_seed(int(self.seed) + int(self.draws))
+        self.draws.add_(1)
+        return generator
+
+
+def _has_second_axis(s_BD: Tensor, t_BD: Tensor) -> Tensor:
+    """(B,) whether two unit vectors span a plane, to the precision of their type."""
+    epsilon = torch.finfo(s_BD.dtype).eps
+    exist_B = s_BD.any(-1) & t_BD.any(-1)
+    not_parallel_B = (s_BD - t_BD).square().sum(-1) > (4 * epsilon) ** 2
+    # nearer to opposite, more than half the digits of the axis are lost
+    not_opposite_B = (s_BD + t_BD).square().sum(-1) > epsilon
+    return exist_B & not_parallel_B & not_opposite_B
+
+
+def _tail_classes(class_counts: Tensor | None, tail_below: int) -> Tensor:
+    """(C,) which classes have too few samples."""
+    if class_counts is None:
+        raise ValueError("the unbalanced scheme needs class_counts")
+    tail_C = class_counts < tail_below
+    if bool(tail_C.all()) or not bool(tail_C.any()):
+        low, high = int(class_counts.min()), int(class_counts.max())
+        between = f"a number from {low + 1} to {high}, or " if low < high else ""
+        raise UserError(
+            f"sft: tail_below must part the classes ({low} to {high} samples) into tail and head; "
+            f"got {tail_below}. Use {between}scheme: balanced."
+        )
+    return tail_C
