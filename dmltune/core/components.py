@@ -2,7 +2,8 @@
 is no registry.
 
 A slash name `timm/resnet18` is file `from_timm.py`, class `FromTimm`, which is given what follows the
-slash as `model`. The signature of the class is its schema: names, types, ranges (`Annotated[float,
+slash as `model`; a file with a function `component(model) -> type` answers with a class for each model
+instead (`pml/CircleLoss`). The signature of the class is its schema: names, types, ranges (`Annotated[float,
 Range(0, 1)]`) and defaults.
 """
 
@@ -65,7 +66,7 @@ def names(package_name: str) -> tuple[str, ...]:
 
 def find(package_name: str, name: str) -> type:
     """The class of the component `name`; a UserError with the nearest name when there is none."""
-    family, slash, _ = name.partition("/")
+    family, slash, model = name.partition("/")
     module_name = f"from_{family}" if slash else name
     known = names(package_name)
     full_name = f"{_full(package_name)}.{module_name}"
@@ -74,7 +75,9 @@ def find(package_name: str, name: str) -> type:
         kind = package_name.rpartition(".")[2]
         hint = nearest(name, known) or f"; there are {', '.join(known)}"
         raise UserError(f"no '{name}' in {kind}{hint}")
-    component = getattr(importlib.import_module(full_name), _camel_case(module_name))
+    module = importlib.import_module(full_name)
+    by_model = getattr(module, "component", None) if slash else None
+    component = by_model(model) if by_model else getattr(module, _camel_case(module_name))
     assert isinstance(component, type)
     return component
 
@@ -163,7 +166,8 @@ def _described(annotation: Any) -> str:
     if typing.get_origin(annotation) is typing.Literal:
         return "one of " + ", ".join(map(str, options))
     if options:
-        return " or ".join(_described(option) for option in options)
+        distinct = [option for option in options if not (option is int and float in options)]
+        return " or ".join(_described(option) for option in distinct)
     words = {
         float: "a number",
         int: "a whole number",

@@ -1,0 +1,55 @@
+"""What losses with proxies of their own share: unit proxies and the cross-entropy over classes.
+
+B samples, C classes, D dimensions; `...` is nothing or the proxies of a class. s_ic = ⟨x_i, p_c⟩ with x as
+it comes and p l2-normalised: the cosine for a unit x, less for one that lip left shorter.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dmltune.core.geometry import l2_normalise
+from dmltune.core.losses import refuse_references
+
+
+class ProxyLoss(nn.Module, ABC):
+    """A loss of the similarities to `proxies` (C, ..., D). They start as random unit vectors: only their
+    direction counts, and at norm 1 a step turns them alike whatever D is.
+    """
+
+    takes_references: ClassVar[bool] = False
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.proxies = nn.Parameter(l2_normalise(torch.randn(shape)))
+
+    def forward(
+        self,
+        emb_BD: Tensor,
+        labels_B: Tensor,
+        refs_RD: Tensor | None = None,
+        ref_labels_R: Tensor | None = None,
+    ) -> Tensor:
+        refuse_references(self, refs_RD)
+        emb_BD = at_least_float32(emb_BD)
+        unit_PD = l2_normalise(self.proxies).to(emb_BD.dtype).flatten(0, -2)
+        similarity = (emb_BD @ unit_PD.mT).unflatten(-1, self.proxies.shape[:-1])
+        return self.value(similarity, labels_B)
+
+    @abstractmethod
+    def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
+        """The loss of s (B, C, ...), a scalar."""
+
+
+def mean_cross_entropy(logits_BC: Tensor, labels_B: Tensor) -> Tensor:
+    """−log softmax at the label, mean over the batch; 0 for an empty one."""
+    return F.cross_entropy(logits_BC, labels_B, reduction="sum") / max(1, len(labels_B))
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

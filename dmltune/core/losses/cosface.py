@@ -1,0 +1,30 @@
+"""CosFace: softmax over cosines with an additive margin on the cosine of the own class."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor
+
+from dmltune.core.components import Range
+from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
+
+
+class Cosface(ProxyLoss):
+    """Cross-entropy of scale·(s_ic − margin·[c = y_i]) over all classes, mean over the batch."""
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        dim: int,
+        scale: Annotated[float, Range(0, None, low_open=True)] = 64.0,
+        margin: Annotated[float, Range(0, 2)] = 0.35,
+    ) -> None:
+        super().__init__(num_classes, dim)
+        self.scale, self.margin = scale, margin
+
+    def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
+        margin_B1 = similarity.new_full((len(labels_B), 1), -self.margin)
+        logits_BC = self.scale * similarity.scatter_add(1, labels_B.unsqueeze(1), margin_B1)
+        return mean_cross_entropy(logits_BC, labels_B)

@@ -1,0 +1,253 @@
+"""`pml/<Class>`: every loss of pytorch-metric-learning that takes labelled embeddings, under its name.
+
+The constructor is the schema: its numbers, truth values and texts, those of the parent losses included.
+What takes an object (distance, reducer, regulariser) keeps its default. These losses normalise what they
+are given by their own distance, so that embeddings shortened by lip become unit vectors; left as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from dmltune.core.losses._proxies import at_least_float32
+from dmltune.errors import UserError, nearest
+
+_GIVEN = {"num_classes": "num_classes", "embedding_size": "dim", "descriptors_dim": "dim"}
+"""Arguments that we know, and our names for them."""
+_OBJECTS = frozenset(
+    {
+        "distance",
+        "reducer",
+        "embedding_regularizer",
+        "weight_regularizer",
+        "weight_init_func",
+        "collect_stats",
+    }
+)
+_TWO_VIEWS = (
+    "compares two views of an image and takes no labels. Use a loss with labels, such as pml/SupConLoss"
+)
+_REFUSED = {
+    "CrossBatchMemory": "wraps another loss. Use that loss with references: xbm",
+    "MultipleLosses": "wraps other losses. Use one of them",
+    "SelfSupervisedLoss": _TWO_VIEWS,
+}
+_PACKAGED = "EmbeddingsAlreadyPackagedAsTriplets"
+"""A miner that wants batches in an order of its own."""
+_REFERENCES_MIXED_UP = frozenset({"ThresholdConsistentMarginLoss"})
+"""Accepts references, and looks their indices up in the batch (2.9)."""
+
+
+class FromPml(nn.Module):
+    """One loss of pytorch-metric-learning; proxies of its own are its parameters.
+
+    `miner` names a miner of the library, at its defaults, that picks the pairs. `component` makes a subclass
+    with the signature for each loss.
+    """
+
+    model: ClassVar[str]
+    loss_class: ClassVar[Any]
+    takes_references: ClassVar[bool]
+    __signature__: ClassVar[inspect.Signature]
+    draws: Tensor
+
+    def __init__(self, *, miner: str | None = None, **values: Any) -> None:
+        super().__init__()
+        needed = [p.name for p in self.__signature__.parameters.values() if p.default is p.empty]
+        missing = [name for name in needed if name not in values]
+        if missing:
+            raise UserError(f"pml/{self.model} needs {' and '.join(missing)}")
+        given = {theirs: values.pop(ours) for theirs, ours in _given(self.loss_class).items()}
+        with self._said_in_a_line():
+            self.loss = self.loss_class(**given, **values)
+        self.miner = None if miner is None else _miner(miner)
+        _register_plain_tensors(self.loss)
+        self.random = miner is not None or values.get("triplets_per_anchor", "all") != "all"
+        if self.random:
+            self.register_buffer("draws", torch.tensor(0))
+
+    def forward(
+        self,
+        emb_BD: Tensor,
+        labels_B: Tensor,
+        refs_RD: Tensor | None = None,
+        ref_labels_R: Tensor | None = None,
+    ) -> Tensor:
+        if refs_RD is not None and not self.takes_references:
+            raise UserError(f"pml/{self.model} takes no references. Use references: batch.")
+        emb_BD = at_least_float32(emb_BD)
+        others: dict[str, Any] = {}
+        if refs_RD is not None:
+            others = {"ref_emb": refs_RD.to(emb_BD.dtype), "ref_labels": ref_labels_R}
+        with self._said_in_a_line(), self._own_draws(emb_BD) if self.random else nullcontext():
+            picked = None if self.miner is None else self.miner(emb_BD, labels_B, **others)
+            value: Tensor = self.loss(emb_BD, labels_B, picked, **others)
+        _forget_graphs(self.loss)
+        return value.reshape(())
+
+    @contextmanager
+    def _own_draws(self, emb_BD: Tensor) -> Iterator[None]:
+        """Random picks from a seed in the state: alike on all ranks and after resuming, and nobody else's
+        draws change.
+        """
+        with torch.random.fork_rng([emb_BD.device] if emb_BD.is_cuda else []):
+            torch.manual_seed(int(self.draws))
+            self.draws += 1
+            yield
+
+    @contextmanager
+    def _said_in_a_line(self) -> Iterator[None]:
+        try:
+            yield
+        except (AssertionError, TypeError, ValueError) as problem:
+            reason = str(problem).strip().splitlines()[:1] or [type(problem).__name__]
+            raise UserError(f"pml/{self.model}: {reason[0]}") from problem
+
+
+@cache
+def component(model: str) -> type[FromPml]:
+    """The class behind `pml/<model>`: FromPml with the parameters of that loss as its signature."""
+    found = _losses(f"loss pml/{model}")
+    if model in _REFUSED:
+        raise UserError(f"pml/{model} {_REFUSED[model]}.")
+    if model not in found:
+        raise UserError(f"pytorch-metric-learning has no loss '{model}'{nearest(model, found)}")
+    loss_class = found[model]
+    if _calls(loss_class, "labels_not_supported"):
+        raise UserError(f"pml/{model} {_TWO_VIEWS}.")
+    given = dict.fromkeys(_given(loss_class).values(), inspect.Parameter.empty)
+    parameters = [_keyword(name) for name in given]
+    for name, parameter in _arguments(loss_class).items():
+        annotation = None if name in _GIVEN else _type_of(parameter)
+        if annotation is not None:
+            parameters.append(_keyword(name, annotation, parameter.default))
+    if not _calls(loss_class, "indices_tuple_not_supported"):
+        parameters.append(_keyword("miner", str | None, None))
+    members = {
+        "__doc__": f"{model} of pytorch-metric-learning.",
+        "__module__": __name__,
+        "__signature__": inspect.Signature(parameters),
+        "model": model,
+        "loss_class": loss_class,
+        "takes_references": not _calls(loss_class, "ref_not_supported") and model not in _REFERENCES_MIXED_UP,
+    }
+    return type(model, (FromPml,), members)
+
+
+def _library(wanted: str) -> Any:
+    try:
+        import pytorch_metric_learning.losses
+        import pytorch_metric_learning.miners
+    except ImportError:
+        raise UserError(f"{wanted} needs pytorch-metric-learning; pip install 'dmltune[pml]'") from None
+    return pytorch_metric_learning
+
+
+def _losses(wanted: str) -> dict[str, Any]:
+    """Name → class of all but base classes and wrappers."""
+    room = _library(wanted).losses
+    bases = (room.BaseMetricLossFunction, room.GenericPairLoss)
+    return {
+        name: member
+        for name, member in vars(room).items()
+        if isinstance(member, type) and issubclass(member, bases[0]) and member not in bases
+    }
+
+
+def _miner(name: str) -> nn.Module:
+    room = _library(f"miner {name}").miners
+    found = {
+        key: member
+        for key, member in vars(room).items()
+        if isinstance(member, type) and issubclass(member, room.BaseMiner) and member is not room.BaseMiner
+    }
+    found.pop(_PACKAGED, None)
+    if name not in found:
+        hint = nearest(name, found) or f"; there are {', '.join(sorted(found))}"
+        raise UserError(f"pytorch-metric-learning has no miner '{name}'{hint}")
+    miner: nn.Module = found[name]()
+    return miner
+
+
+def _arguments(loss_class: Any) -> dict[str, inspect.Parameter]:
+    """What the constructor takes, and what it hands on to parent losses through **kwargs."""
+    base = _library("pml").losses.BaseMetricLossFunction
+    found: dict[str, inspect.Parameter] = {}
+    owners = [
+        c for c in loss_class.__mro__ if issubclass(c, base) and c is not base and "__init__" in vars(c)
+    ]
+    for owner in owners:
+        own = list(inspect.signature(owner.__init__).parameters.values())[1:]
+        for parameter in own:
+            loose = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            # what a parent needs and we do not know is set by the child itself
+            theirs = owner is not owners[0] and parameter.default is parameter.empty
+            if not loose and not (theirs and parameter.name not in _GIVEN):
+                found.setdefault(parameter.name, parameter)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
+            break
+    return found
+
+
+def _given(loss_class: Any) -> dict[str, str]:
+    """Their name → ours of what we give; an optional one (classes of MarginLoss) keeps its default."""
+    arguments = _arguments(loss_class)
+    return {
+        theirs: ours
+        for theirs, ours in _GIVEN.items()
+        if theirs in arguments and arguments[theirs].default is inspect.Parameter.empty
+    }
+
+
+def _type_of(parameter: inspect.Parameter) -> Any:
+    """The type a value may have, None where it must be an object.
+
+    Without an annotation a whole default allows fractions too (margins of 0 or 1 are written so), a text
+    also whole numbers (`triplets_per_anchor`).
+    """
+    default, written = parameter.default, parameter.annotation
+    if parameter.name in _OBJECTS:
+        return None
+    if default is parameter.empty or default is None:
+        kind: Any = written if written in (bool, int, float, str) else bool | int | float | str
+        return kind if default is parameter.empty else kind | None
+    if isinstance(default, bool):
+        return bool
+    if isinstance(default, int):
+        return written if written in (int, float) else int | float
+    return {float: float, str: str | int}.get(type(default))
+
+
+def _keyword(name: str, annotation: Any = Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _calls(loss_class: Any, helper: str) -> bool:
+    """Whether the loss refuses something by this helper of the library."""
+    return helper in loss_class.compute_loss.__code__.co_names
+
+
+def _register_plain_tensors(loss: nn.Module) -> None:
+    """Tensors kept as attributes become buffers: they move with the module and are saved (the histogram of
+    DynamicSoftMarginLoss is state).
+    """
+    for module in loss.modules():
+        for name, tensor in list(vars(module).items()):
+            if isinstance(tensor, Tensor):
+                delattr(module, name)
+                module.register_buffer(name, tensor)
+
+
+def _forget_graphs(loss: nn.Module) -> None:
+    """State that a loss carries on must not carry the last batch's graph with it."""
+    for module in loss.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            if buffer.requires_grad:
+                setattr(module, name, buffer.detach())

@@ -1,0 +1,104 @@
+"""Metric cross-entropy (seed 002): a cross-entropy that is a metric between probability vectors.
+
+B samples, C classes. t = |x − y|, k = b/(a + 1): d(x, y) = −log(1 + a − b t^p) + log(1 + a) = −log(1 − k t^p).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dmltune.core.components import Range
+from dmltune.core.losses._proxies import ProxyLoss, at_least_float32
+from dmltune.errors import UserError
+
+_NEAR = 1e-6
+"""Below this |x − y| the slope of |x − y|^p grows no further."""
+
+
+def is_metric(a: float, b: float, p: float) -> bool:
+    """2^(p+1) − 2^(2p) ≥ b/(a+1), which is p ≤ log₂(1 + √(1 − b/(a+1))); so p < 1 always."""
+    return a > -1 and 0 < b <= a + 1 and 0 < p < 1 and 2 ** (p + 1) - 2 ** (2 * p) >= b / (a + 1)
+
+
+def distance(x_BC: Tensor, y_BC: Tensor, a: float, b: float, p: float) -> Tensor:
+    """L(x, y) = F(Σ_i d(x_i, y_i)) with F the identity, (B,). x and y in [0, 1]."""
+    gap_BC = (at_least_float32(x_BC) - at_least_float32(y_BC)).abs()
+    at_BC = gap_BC.detach()
+    # for p < 1 the slope p·t^(p−1) is infinite at t = 0: it is held there, while the value stays exact
+    slope_BC = p * at_BC.clamp(min=_NEAR) ** (p - 1)
+    power_BC = at_BC**p + slope_BC * (gap_BC - at_BC)
+    return -torch.log1p(-b / (a + 1) * power_BC).sum(-1)
+
+
+class MetricCrossEntropy(ProxyLoss):
+    """Mean over the batch of L(x, y): x = softmax(s / temperature), y the one-hot label.
+
+    `metric: strict` asks for a metric, `metric: weak` takes any b ≤ a + 1: (a, b, p) = (0, 1, 1) is the plain
+    extension of cross-entropy, a weak metric. In a search space the condition is
+    `require: 2**(loss.p+1) - 2**(2*loss.p) >= loss.b/(loss.a+1)`.
+
+    Computed from log x and log(1 − x), where the gradient is bounded for every p and no clamp is needed:
+    a hopeless sample of the weak metric keeps its pull.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        dim: int,
+        a: Annotated[float, Range(0, None)] = 1.0,
+        b: Annotated[float, Range(0, None, low_open=True)] = 1.0,
+        p: Annotated[float, Range(0, 1, low_open=True)] = 0.75,
+        temperature: Annotated[float, Range(0, None, low_open=True)] = 0.1,
+        metric: Literal["strict", "weak"] = "strict",
+    ) -> None:
+        super().__init__(num_classes, dim)
+        if b > a + 1:
+            raise UserError(f"b must be at most a + 1; got {b:g} and a {a:g}. Use b: {a + 1:g} or less.")
+        if metric == "strict" and not is_metric(a, b, p):
+            raise UserError(_no_metric(a, b, p))
+        self.k, self.p, self.temperature = b / (a + 1), p, temperature
+
+    def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
+        own_B1 = labels_B.unsqueeze(1)
+        log_x_BC = F.log_softmax(similarity / self.temperature, -1)
+        log_rest_BC = _log_one_minus(log_x_BC)
+        # t is x, but 1 − x in the column of the label
+        log_t_BC = log_x_BC.scatter(1, own_B1, log_rest_BC.gather(1, own_B1))
+        log_not_t_BC = log_rest_BC.scatter(1, own_B1, log_x_BC.gather(1, own_B1))
+        return self._d(log_t_BC, log_not_t_BC).sum() / max(1, len(labels_B))
+
+    def _d(self, log_t: Tensor, log_not_t: Tensor) -> Tensor:
+        """−log(1 − k t^p) from log t and log(1 − t), elementwise.
+
+        t ≤ ½: as it stands. t > ½: 1 − k t^p = (1 − k) + k(1 − t^p) with 1 − t^p from 1 − t; below the
+        machine precision 1 − t^p = p(1 − t). The clamps keep what `where` drops finite.
+        """
+        small = -torch.log1p(-self.k * (self.p * log_t.clamp(max=-0.5)).exp())
+        held = log_not_t.clamp(math.log(torch.finfo(log_t.dtype).eps), -0.5)
+        log_gap = torch.log(-torch.expm1(self.p * torch.log1p(-held.exp()))) + (log_not_t - held)
+        floor = log_gap.new_tensor(1 - self.k).log()
+        large = -torch.logaddexp(floor, log_gap + math.log(self.k))
+        return torch.where(log_not_t < math.log(0.5), large, small)
+
+
+def _log_one_minus(log_x_BC: Tensor) -> Tensor:
+    """log(1 − x) of probabilities: for the largest the log of the sum of all others, so that nothing cancels."""
+    top_B1 = log_x_BC.argmax(-1, keepdim=True)
+    others_BC = log_x_BC.scatter(-1, top_B1, torch.finfo(log_x_BC.dtype).min)
+    return torch.log1p(-others_BC.exp()).scatter(-1, top_B1, others_BC.logsumexp(-1, keepdim=True))
+
+
+def _no_metric(a: float, b: float, p: float) -> str:
+    k = b / (a + 1)
+    largest = math.floor(1e4 * math.log2(1 + math.sqrt(1 - k))) / 1e4
+    remedy = f"Use p: {largest:g} or less" if largest > 0 else f"Use b below {a + 1:g} and a smaller p"
+    return (
+        f"a metric needs 2^(p+1) - 2^(2p) of at least b/(a+1) = {k:.4g}; got {2 ** (p + 1) - 2 ** (2 * p):.4g} "
+        f"at p {p:g}. {remedy}, or metric: weak for one that is none."
+    )

@@ -1,0 +1,42 @@
+"""Proxy-Anchor: every proxy is an anchor that pulls its samples and pushes all others."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dmltune.core.components import Range
+from dmltune.core.losses._proxies import ProxyLoss
+
+
+class ProxyAnchor(ProxyLoss):
+    """Σ_c log(1 + Σ_{y_i = c} exp(−α(s_ic − δ))) / (classes in the batch)
+    + Σ_c log(1 + Σ_{y_i ≠ c} exp(α(s_ic + δ))) / C.
+
+    B samples, C classes. A class without samples in the batch adds nothing to the first sum.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        dim: int,
+        delta: Annotated[float, Range(0, 2)] = 0.1,
+        alpha: Annotated[float, Range(0, None, low_open=True)] = 32.0,
+    ) -> None:
+        super().__init__(num_classes, dim)
+        self.delta, self.alpha = delta, alpha
+
+    def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
+        own_BC = labels_B.unsqueeze(1) == torch.arange(similarity.shape[1], device=labels_B.device)
+        pull_C = _log_one_plus_sum(-self.alpha * (similarity - self.delta), own_BC)
+        push_C = _log_one_plus_sum(self.alpha * (similarity + self.delta), ~own_BC)
+        return pull_C.sum() / own_BC.any(0).sum().clamp(min=1) + push_C.mean()
+
+
+def _log_one_plus_sum(exponent_BC: Tensor, kept_BC: Tensor) -> Tensor:
+    """log(1 + Σ_i exp(e_ic)) over the kept samples, (C,): a first row of zeros is the 1."""
+    return F.pad(exponent_BC.masked_fill(~kept_BC, -torch.inf), (0, 0, 1, 0)).logsumexp(0)
