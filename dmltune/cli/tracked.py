@@ -21,7 +21,6 @@ def tracked(
     store: Store,
 ) -> Iterator[Report]:
     """The same reports. The run is found by its name: a resume goes on in it, `dmltune evaluate` finds it."""
-    from dmltune.experiment.tree import flatten
     from dmltune.search.parent import about
     from dmltune.tracking import Tracker
     from dmltune.train.identity import data_fingerprint
@@ -37,7 +36,7 @@ def tracked(
         tracker.experiment(space_name),
         name,
         key={"dmltune.search": name, "dmltune.number": "parent"},
-        params=flatten(trained.to_dict()),
+        params=trained.settings(),
         tags={
             **about(trained, data_fingerprint(store, name)),
             "dmltune.role": "training",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_experiment, add_format, add_places, at_least, overrides_of
+from dmltune.errors import UserError
 
 if TYPE_CHECKING:
     from dmltune.train.orders import Report
@@ -27,6 +28,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--name", help="the run's name (default: space and time); an existing one is resumed")
     parser.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes (default: 1)")
     parser.add_argument("--address", help="a Ray cluster for several workers (default: this machine alone)")
+    parser.add_argument(
+        "--trials", type=int, default=1, metavar="1", help="a training is one trial; for more say dmltune search"
+    )
     add_format(parser)
 
 
@@ -37,6 +41,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.store import Store
     from dmltune.train.local import train
 
+    if args.trials != 1:
+        raise UserError(f"a training is one trial; --trials was {args.trials}. For more: dmltune search {args.space}")
     experiment = load_experiment(args.space, overrides_of(args))
     name = args.name or f"{name_of(args.space)}-{time.strftime('%Y%m%d-%H%M%S')}"
     store = Store.at(args.store)

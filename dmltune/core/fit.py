@@ -36,6 +36,7 @@ def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Pro
     model = distribute(run.objective)
     stop = _Stop(should_stop)
     if not run.started:
+        _start_pooling(run)
         run.objective.references.start(lambda per_class: _pool(run, per_class))
         run.started = True
         yield _validate(run)
@@ -52,6 +53,7 @@ def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Pro
         validate = (run.step + 1) % run.schedule.validate_every == 0 or run.step + 1 >= run.schedule.max_steps
         if validate or run.device.type == "cpu" or run.step % _LOOK_EVERY == 0:
             _check_finite(run, float(loss.detach()), "loss")
+        run.set_rates()
         run.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         run.optimizer.step()
@@ -105,14 +107,27 @@ def _embed_validation(run: Run) -> tuple[Tensor, Tensor]:
     return collectives.gather(emb_ND)[order_N], collectives.gather(labels_N)[order_N]
 
 
+def _start_pooling(run: Run) -> None:
+    """Prototypes of a pooling are chosen among averages of the feature maps of training images."""
+    embedder, pooling = run.objective.embedder, run.objective.embedder.pooling
+    if pooling.start_points:
+        per_class = math.ceil(pooling.start_points / run.feed.num_classes)
+        size = embedder.projection.out_channels
+        emb_CbD, valid_Cb = _pool(run, per_class, lambda images: embedder.map(images).mean((2, 3)), size)
+        pooling.start(emb_CbD[valid_Cb])
+
+
 @torch.no_grad()
-def _pool(run: Run, per_class: int) -> tuple[Tensor, Tensor]:
+def _pool(
+    run: Run, per_class: int, embed: Callable[[Tensor], Tensor] | None = None, size: int | None = None
+) -> tuple[Tensor, Tensor]:
     """Fresh samples of every class embedded in inference mode: (emb_CbD, valid_Cb), the same on all ranks."""
     embedder = run.objective.embedder.eval()
+    embed = embed or embedder
     no_index = torch.zeros(0, dtype=torch.long, device=run.device)
-    emb, labels, slots = [_no_points(run)], [no_index], [no_index]
+    emb, labels, slots = [_no_points(run, size)], [no_index], [no_index]
     for images, labels_B, slot_B in run.feed.pool(per_class, run.pools_drawn):
-        emb.append(embedder(images.to(run.device, non_blocking=True)))
+        emb.append(embed(images.to(run.device, non_blocking=True)))
         labels.append(labels_B.to(run.device))
         slots.append(slot_B.to(run.device))
     run.pools_drawn += 1
@@ -125,10 +140,10 @@ def _pool(run: Run, per_class: int) -> tuple[Tensor, Tensor]:
     return emb_CbD, valid_Cb
 
 
-def _no_points(run: Run) -> Tensor:
+def _no_points(run: Run, size: int | None = None) -> Tensor:
     """A rank may have nothing to embed and still takes part in the gathering."""
     weight = run.objective.embedder.projection.weight
-    return weight.new_zeros((0, run.objective.embedder.dim))
+    return weight.new_zeros((0, size or run.objective.embedder.dim))
 
 
 def _check_finite(run: Run, value: float, what: str) -> None:

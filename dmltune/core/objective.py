@@ -1,4 +1,7 @@
-"""Everything that learns in one module, so that one DistributedDataParallel wraps it."""
+"""Everything that learns in one module, so that one DistributedDataParallel wraps it.
+
+B samples of this rank, of all ranks once they are joined; D dimensions, M pseudo-attributes, W weights.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,44 @@ from torch.nn.parallel import DistributedDataParallel
 from dmltune.core import collectives
 from dmltune.core.batch_norm import synchronise_batch_norm
 from dmltune.core.embedder import Embedder
+from dmltune.core.geometry import l2_normalise
 from dmltune.core.references import References
+from dmltune.core.transforms import Transform
+from dmltune.core.zero_shot import ZeroShot
 
 
 class Objective(nn.Module):
-    """L(joined batch) + λ/2·‖θ − θ*‖²: gather → references(loss, emb, labels) + references.penalty(θ)."""
+    """(1 − w)·(J(X, Y) + v·J(X_gen, Y_gen)) + w·L_ZS + λ/2·‖θ − θ*‖², all over the joined batch.
 
-    def __init__(self, embedder: Embedder, loss: nn.Module, references: References) -> None:
+    J is the loss against the references, v the weight of the feature transform (seed 001), w that of the
+    zero-shot loss (eq. 5.2.5), λ that of the references' penalty (eq. 3.2.11).
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        loss: nn.Module,
+        references: References,
+        transform: Transform | None = None,
+        zero_shot: ZeroShot | None = None,
+    ) -> None:
         super().__init__()
         self.embedder = embedder
         self.loss = loss
         self.references = references
+        self.transform = transform
+        self.zero_shot = zero_shot
 
     def forward(self, images_B3HW: Tensor, labels_B: Tensor) -> Tensor:
-        emb_BD = collectives.gather_with_gradient(self.embedder(images_B3HW))
-        value: Tensor = self.references(self.loss, emb_BD, collectives.gather_equal(labels_B))
+        raw_BD, attributes_BM = self._joined(images_B3HW)
+        labels_B = collectives.gather_equal(labels_B)
+        emb_BD = self.embedder.normalised(raw_BD)
+        value: Tensor = self.references(self.loss, emb_BD, labels_B)
+        if self.transform is not None and self.training:
+            value = value + self._generated(self.transform, raw_BD, labels_B)
+        if self.zero_shot is not None and attributes_BM is not None:
+            weight = self.zero_shot.weight
+            value = (1 - weight) * value + weight * self.zero_shot(attributes_BM, labels_B)
         # not in the method: a mask in the loss must not hide an embedding that is not finite
         value = value + 0 * emb_BD.detach().sum()
         if self.references.penalises:
@@ -35,6 +61,24 @@ class Objective(nn.Module):
         return torch.cat(
             [weight.reshape(-1) for weight in self.embedder.parameters() if weight.requires_grad]
         )
+
+    def _joined(self, images_B3HW: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Pooled points and attributes of all ranks, in one message."""
+        raw_BD, attributes_BM = self.embedder.pooled(images_B3HW, attributes=self.zero_shot is not None)
+        if attributes_BM is None:
+            return collectives.gather_with_gradient(raw_BD), None
+        both = collectives.gather_with_gradient(torch.cat([raw_BD, attributes_BM.to(raw_BD.dtype)], dim=1))
+        return both[:, : raw_BD.shape[1]], both[:, raw_BD.shape[1] :]
+
+    def _generated(self, transform: Transform, raw_BD: Tensor, labels_B: Tensor) -> Tensor:
+        """v·J(X_gen, Y_gen) with the generated points as the whole batch; then the centres move on."""
+        unit_BD = l2_normalise(raw_BD)
+        generated_GD, labels_G = transform.generate(raw_BD, unit_BD, labels_B)
+        value: Tensor = (
+            transform.weight * self.loss(generated_GD, labels_G) if len(labels_G) else raw_BD.new_zeros(())
+        )
+        transform.update_(raw_BD.detach(), unit_BD.detach(), labels_B)
+        return value
 
 
 def distribute(objective: Objective) -> Objective | DistributedDataParallel:

@@ -22,17 +22,24 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Backbone at `lr`; new layers at lr × new_layer_factor; what the method learns at lr × proxy_factor.
 
-    Proxies are points of the embedding space, not weights, and are not decayed.
+    Prototypes of a pooling and embeddings of labels learn as new layers do. They and proxies are points of a
+    space, not weights, and are not decayed.
     """
-    backbone = [p for p in objective.embedder.backbone.parameters() if p.requires_grad]
-    known = {id(p) for p in objective.embedder.backbone.parameters()}
-    new = [p for p in objective.embedder.parameters() if p.requires_grad and id(p) not in known]
+    embedder, zero_shot = objective.embedder, objective.zero_shot
+    backbone = [p for p in embedder.backbone.parameters() if p.requires_grad]
+    known = {id(p) for p in embedder.backbone.parameters()}
+    new, points = [], []
+    for name, weight in embedder.named_parameters():
+        if weight.requires_grad and id(weight) not in known:
+            (points if name.endswith("prototypes") else new).append(weight)
+    points += list(zero_shot.parameters()) if zero_shot is not None else []
     method = [
         p for part in (objective.loss, objective.references) for p in part.parameters() if p.requires_grad
     ]
     groups: list[dict[str, Any]] = [
         {"params": backbone, "lr": lr, "weight_decay": weight_decay},
         {"params": new, "lr": lr * new_layer_factor, "weight_decay": weight_decay},
+        {"params": points, "lr": lr * new_layer_factor, "weight_decay": 0.0},
         {"params": method, "lr": lr * proxy_factor, "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]

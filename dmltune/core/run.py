@@ -36,13 +36,19 @@ class Progress:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to validate and when to stop; `patience` counts validations without improvement."""
+    """When to validate, when to slow down and when to stop.
+
+    `patience` counts validations without improvement; from the step of each milestone on, learning rates are
+    `decay` times what they were.
+    """
 
     max_steps: int
     validate_every: int
     patience: int | None = None
     metric: str = "map_at_r"
     mode: Literal["max", "min"] = "max"
+    milestones: tuple[int, ...] = ()
+    decay: float = 0.1
 
     def __post_init__(self) -> None:
         if self.metric not in MEASURES:
@@ -90,6 +96,7 @@ class Run:
         self, objective: Objective, optimizer: torch.optim.Optimizer, feed: Feed, schedule: Schedule
     ) -> None:
         self.objective, self.optimizer, self.feed, self.schedule = objective, optimizer, feed, schedule
+        self._rates = [float(group["lr"]) for group in optimizer.param_groups]
         self.device = next(objective.embedder.parameters()).device
         self.started = False
         self.step = 0
@@ -118,6 +125,12 @@ class Run:
         if self.step >= self.schedule.max_steps:
             return "max_steps"
         return "patience" if patience is not None and self.validations_without_improvement >= patience else ""
+
+    def set_rates(self) -> None:
+        """The learning rates of the coming step: a function of the step alone, so resuming needs no state."""
+        passed = sum(self.step >= milestone for milestone in self.schedule.milestones)
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * self.schedule.decay**passed
 
     def count_step(self, loss: Tensor, images: int) -> None:
         self.step += 1

@@ -83,8 +83,16 @@ def crop_flip(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform)
     )
 
 
+def flip(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pixels:
+    """What evaluation sees, mirrored half of the time: for aligned faces."""
+    pixels_BSSC = evaluation_pixels(images, size, margin)
+    mirrored_B111 = (u_BK[:, 0] < 0.5).reshape(-1, 1, 1, 1)
+    return np.where(mirrored_B111, pixels_BSSC[:, :, ::-1], pixels_BSSC)
+
+
 _AUGMENTATIONS = {
     "none": Augmentation(0, none),
+    "flip": Augmentation(1, flip),
     "shift": Augmentation(3, shift),
     "crop_flip": Augmentation(5, crop_flip),
 }

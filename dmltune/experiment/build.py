@@ -16,7 +16,13 @@ from dmltune.experiment.parameter import Parameter, is_scalar
 from dmltune.experiment.space import SearchSpace
 from dmltune.experiment.wording import Path, Problem, kind_of, one_line, show, unknown
 
-DEFAULT_NAMES = {"backbone": "resnet20", "pooling": "gap", "references": "batch", "optimizer": "adam"}
+DEFAULT_NAMES = {
+    "backbone": "resnet20",
+    "pooling": "gap",
+    "references": "batch",
+    "transform": "identity",
+    "optimizer": "adam",
+}
 DEFAULT_BETAS = [0.9, 0.999]
 DEFAULT_MOMENTUM = 0.9
 

@@ -12,20 +12,29 @@ from dmltune.experiment.sections import COMPONENTS
 from dmltune.experiment.wording import Path, Problem, near_or_list, number_remedy, show, unknown
 
 _TINY = {"num_classes": 2, "dim": 2, "channels": 2, "in_channels": 2}
-CHECKED_TOGETHER = ("pooling", "loss", "references")
-PACKAGES = {"backbone": "backbones", "pooling": "poolings", "loss": "losses", "references": "references"}
+CHECKED_TOGETHER = ("pooling", "loss", "references", "transform")
+PACKAGES = {
+    "backbone": "backbones",
+    "pooling": "poolings",
+    "loss": "losses",
+    "references": "references",
+    "transform": "transforms",
+}
 
 
 def complete(tree: dict[str, Any]) -> None:
-    """Check every component of `tree` and fill in its defaults, in place."""
+    """Check every component of `tree` and fill in what is left open, in place: from the space's presets, then
+    from the component's own defaults.
+    """
     _check_data(tree)
+    presets = _checked_presets(tree.setdefault("presets", {}))
     for section in COMPONENTS:
         value = tree.get(section)
         if isinstance(value, dict) and isinstance(value.get("name"), str):
             if section == "backbone":
                 find(section, value["name"])
             else:
-                tree[section] = _filled(section, value)
+                tree[section] = _filled(section, {**presets.get(section, {}).get(value["name"], {}), **value})
 
 
 def find(section: str, name: str) -> type:
@@ -68,6 +77,13 @@ def accept(section: str, name: str, key: str, value: Any, *paths: Path) -> Any:
     return value
 
 
+def gives_attributes(pooling: type) -> bool:
+    from dmltune.core.poolings import Pooling
+
+    assert issubclass(pooling, Pooling)
+    return pooling.with_attributes is not Pooling.with_attributes
+
+
 def needs(section: str, values: Any, key: str) -> bool:
     """Whether the component has this parameter and no default for it."""
     if section not in CHECKED_TOGETHER or not (
@@ -87,10 +103,29 @@ def refused(section: str, values: Mapping[str, Any]) -> str | None:
     chosen = {key: value for key, value in values.items() if key != "name"}
     with torch.random.fork_rng(devices=[]):
         try:
-            components.build(PACKAGES[section], values["name"], dict(_TINY), chosen)
+            given = {**_TINY, "class_counts": torch.ones(2, dtype=torch.long)}
+            components.build(PACKAGES[section], values["name"], given, chosen)
         except UserError as error:
             return f"{section} '{values['name']}': {error}"
     return None
+
+
+def _checked_presets(presets: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """`presets: {loss: {triplet: {margin: 0.1}}}`: every name and value is one its component takes."""
+    if not isinstance(presets, dict):
+        raise Problem(f"presets must be a mapping of sections; got {show(presets)}.", ("presets",))
+    for section, names in presets.items():
+        if section not in CHECKED_TOGETHER:
+            raise Problem(unknown(section, CHECKED_TOGETHER, "presets"), ("presets", section))
+        for name, values in names.items() if isinstance(names, dict) else ():
+            if not isinstance(values, dict):
+                break
+            for key, value in values.items():
+                try:
+                    values[key] = accept(section, name, key, value)
+                except Problem as problem:
+                    raise Problem(f"presets: {problem}", ("presets", section, name, key)) from None
+    return presets
 
 
 def _filled(section: str, values: Mapping[str, Any]) -> dict[str, Any]:

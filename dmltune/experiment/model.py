@@ -20,6 +20,7 @@ from dmltune.experiment.sections import (
     Objective,
     Optimizer,
     Section,
+    ZeroShot,
 )
 from dmltune.experiment.space import SearchSpace
 from dmltune.experiment.wording import Problem, near_or_list, show
@@ -37,6 +38,8 @@ class Experiment(Section):
     pooling: Component = Component(name="gap")
     loss: Component
     references: Component = Component(name="batch")
+    transform: Component = Component(name="identity")
+    zero_shot: ZeroShot = ZeroShot()
     batch: Batch = Batch()
     optimizer: Optimizer = Optimizer()
     max_steps: int = Field(default=600, ge=1)
@@ -52,6 +55,7 @@ class Experiment(Section):
     trials: Count = 20
     reference_point: dict[str, Any] = {}
     baseline: dict[str, Any] = {}
+    presets: dict[str, dict[str, dict[str, Any]]] = {}
 
     @property
     def searchable(self) -> bool:
@@ -94,6 +98,12 @@ class Experiment(Section):
             known = [*trees.flatten(self.to_dict()), *trees.SECTIONS]
             raise UserError(f"no value '{name}' in the experiment{near_or_list(name, known)}")
         return found
+
+    def settings(self) -> dict[str, Any]:
+        """Dotted key → value of all that makes this run what it is, for people who compare runs."""
+        return {
+            key: value for key, value in trees.flatten(self.to_dict()).items() if not key.startswith("presets.")
+        }
 
     def with_values(self, values: Mapping[str, Any]) -> Experiment:
         """This experiment with dotted keys set; a new component name drops the parameters of the old one."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dmltune.experiment import components
 from dmltune.experiment.sections import PARTITIONS
-from dmltune.experiment.wording import Problem, show
+from dmltune.experiment.wording import Path, Problem, show
 
-SEARCH_KEYS = ("search", "require", "reference_point", "baseline")
+SEARCH_KEYS = ("search", "require", "reference_point", "baseline", "presets")
 
 
 def check_values(values: Mapping[str, Any]) -> None:
@@ -45,6 +46,8 @@ def check_values(values: Mapping[str, Any]) -> None:
             ("fold",),
             ("objective", "protocol"),
         )
+    for key, needed, remedy in _missing_parts(values):
+        raise Problem(f"{needed}; {remedy}", *key)
     metric, mode = values["objective.metric"], values["objective.mode"]
     if mode == "min" and metric != "covering_radius":
         raise Problem(
@@ -60,3 +63,22 @@ def check_values(values: Mapping[str, Any]) -> None:
                 ("optimizer", key),
                 ("optimizer", "name"),
             )
+
+
+def _missing_parts(values: Mapping[str, Any]) -> Iterator[tuple[tuple[Path, ...], str, str]]:
+    """Components that need another one of a certain kind: (keys, what is wrong, remedy)."""
+    loss, references = values["loss.name"], values["references.name"]
+    if references != "batch" and not getattr(components.find("loss", loss), "takes_references", True):
+        yield (
+            (("references", "name"), ("loss", "name")),
+            f"loss {loss} compares with proxies of its own and takes no references {references}",
+            "use references: batch, or a pair loss such as contrastive.",
+        )
+    pooling = components.find("pooling", values["pooling.name"])
+    if values["zero_shot.weight"] > 0 and not components.gives_attributes(pooling):
+        yield (
+            (("zero_shot", "weight"), ("pooling", "name")),
+            f"zero_shot.weight {show(values['zero_shot.weight'])} needs a pooling with attributes; "
+            f"{values['pooling.name']} has none",
+            "use pooling gsp (mu: 1 is average pooling), or zero_shot.weight 0.",
+        )

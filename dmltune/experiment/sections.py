@@ -17,7 +17,7 @@ def _tuple(value: Any) -> Any:
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
-COMPONENTS = ("backbone", "pooling", "loss", "references")
+COMPONENTS = ("backbone", "pooling", "loss", "references", "transform")
 NAMED = (*COMPONENTS, "data", "optimizer")
 
 
@@ -61,14 +61,27 @@ class Component(Section):
 
 
 class Batch(Section):
-    """`samples_per_class: 0` (or none) draws images without regard to their class."""
+    """`samples_per_class: 0` (or none) draws images without regard to their class; `categories: 2` makes every
+    batch of two categories (hard batches, seed 004).
+    """
 
     size: int = Field(default=64, ge=2, le=65536)
     samples_per_class: Annotated[int, BeforeValidator(_none_is_zero), Field(ge=0)] = 4
+    categories: Literal[2] | None = None
+
+
+class ZeroShot(Section):
+    """The zero-shot prediction loss of a pooling with attributes, mixed in with `weight` (eq. 5.2.5)."""
+
+    weight: float = Field(default=0.0, ge=0, lt=1)
+    ridge: float = Field(default=0.05, gt=0, le=1e6)
+    scale: float = Field(default=9.5, gt=0, le=1e6)
 
 
 class Optimizer(Section):
-    """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies."""
+    """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies; from
+    each of the steps in `milestones` on, lr is `decay` times what it was.
+    """
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: float = Field(default=1e-3, gt=0, le=100)
@@ -77,6 +90,8 @@ class Optimizer(Section):
     momentum: Beta | None = None
     new_layer_factor: float = Field(default=1.0, gt=0, le=1e6)
     proxy_factor: float = Field(default=1.0, gt=0, le=1e6)
+    milestones: Annotated[tuple[Count, ...], BeforeValidator(_tuple)] = ()
+    decay: float = Field(default=0.1, gt=0, le=1)
 
 
 class Objective(Section):

@@ -20,6 +20,8 @@ SECTIONS = (
     "pooling",
     "loss",
     "references",
+    "transform",
+    "zero_shot",
     "batch",
     "optimizer",
     "objective",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dmltune.experiment import Experiment
-from dmltune.experiment.tree import flatten
 from dmltune.report.picture import draw
 from dmltune.search.board import SearchResult
 from dmltune.search.logbook import Logbook
@@ -33,7 +32,7 @@ def open_parent(
     state = {"dmltune.role": "search", "dmltune.state": "running", "dmltune.reason": ""}
     key = {"dmltune.search": name, "dmltune.number": "parent"}
     notes = {"mlflow.note.content": experiment.about}
-    params = flatten(experiment.to_dict())
+    params = experiment.settings()
     run_id = tracker.open_run(experiment_id, name, key, params, {**tags, **notes, **state})
     tracker.log_json(run_id, "experiment.json", experiment.to_dict())
     return run_id

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import torch
 
-from dmltune.core import backbones, collectives, losses, optimizers, poolings, references
+from dmltune.core import backbones, collectives, losses, optimizers, poolings, references, transforms
 from dmltune.core.embedder import Embedder
 from dmltune.core.fit import Run, Schedule
 from dmltune.core.objective import Objective
+from dmltune.core.zero_shot import ZeroShot
 from dmltune.data import catalog
 from dmltune.data.feed import Feed
 from dmltune.data.images import ImageSet
@@ -37,7 +38,7 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     """A fresh training of this rank, the same on all ranks but for its share of the data."""
     torch.manual_seed(experiment.seed)
     feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
-    objective = build_objective(experiment, feed.num_classes).to(device)
+    objective = build_objective(experiment, feed).to(device)
     return Run(objective, build_optimizer(experiment, objective), feed, schedule_of(experiment))
 
 
@@ -49,6 +50,7 @@ def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, wor
         size=experiment.data.size,
         batch_size=experiment.batch.size,
         samples_per_class=experiment.batch.samples_per_class,
+        categories=experiment.batch.categories,
         augment=experiment.data.augment,
         seed=experiment.seed,
         rank=rank,
@@ -61,13 +63,32 @@ def validation_split(experiment: Experiment, train: ImageSet) -> Split:
     return split(train.labels_N, experiment.objective.protocol, experiment.fold, SPLIT_SEED)
 
 
-def build_objective(experiment: Experiment, num_classes: int) -> Objective:
-    """Embedder, loss and references; the references say whether points are normalised by l2 or lip."""
-    dim = experiment.embedding.dim
-    chosen = experiment.references
-    refs = references.load(chosen.name, num_classes, dim, **chosen.parameters)
-    loss = losses.load(experiment.loss.name, num_classes, dim, **experiment.loss.parameters)
-    return Objective(build_embedder(experiment, refs.normalise), loss, refs)
+def build_objective(experiment: Experiment, feed: Feed) -> Objective:
+    """Embedder, loss, references, transform and zero-shot loss. The references say whether points are
+    normalised by l2 or lip.
+    """
+    dim, classes, chosen = experiment.embedding.dim, feed.num_classes, experiment.references
+    refs = references.load(chosen.name, classes, dim, **chosen.parameters)
+    loss = losses.load(experiment.loss.name, classes, dim, **experiment.loss.parameters)
+    embedder = build_embedder(experiment, refs.normalise)
+    return Objective(embedder, loss, refs, _transform(experiment, feed), _zero_shot(experiment, embedder, classes))
+
+
+def _transform(experiment: Experiment, feed: Feed) -> transforms.Transform | None:
+    chosen = experiment.transform
+    if chosen.name == "identity":
+        return None
+    counts_C = torch.from_numpy(feed.class_counts)
+    return transforms.load(
+        chosen.name, feed.num_classes, experiment.embedding.dim, counts_C, **chosen.parameters
+    )
+
+
+def _zero_shot(experiment: Experiment, embedder: Embedder, num_classes: int) -> ZeroShot | None:
+    chosen = experiment.zero_shot
+    if chosen.weight == 0:
+        return None
+    return ZeroShot(num_classes, embedder.pooling.attributes, chosen.weight, chosen.ridge, chosen.scale)
 
 
 def build_optimizer(experiment: Experiment, objective: Objective) -> torch.optim.Optimizer:
@@ -94,6 +115,8 @@ def schedule_of(experiment: Experiment) -> Schedule:
         patience=experiment.patience,
         metric=experiment.objective.metric,
         mode=experiment.objective.mode,
+        milestones=experiment.optimizer.milestones,
+        decay=experiment.optimizer.decay,
     )
 
 
@@ -109,7 +132,7 @@ def check(experiment: Experiment, data_root: Path | None, workers: int = 1) -> s
         backbones.load(run.backbone.name, run.backbone.weights)
         feed = build_feed(run, root, world=workers)
         try:
-            build_objective(run, feed.num_classes)
+            build_objective(run, feed)
         finally:
             feed.close()
     return training_images(experiment, root).fingerprint

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmltune.data import augment
-from dmltune.data.augment import crop_flip, evaluation_pixels, shift, to_tensor
+from dmltune.data.augment import crop_flip, evaluation_pixels, flip, shift, to_tensor
 from dmltune.data.images import PHOTO_MARGIN, Pixels, shrink
 from dmltune.errors import UserError
 
@@ -73,6 +73,12 @@ def test_half_of_the_crops_are_mirrored_and_a_mirrored_crop_is_the_crop_mirrored
     mirrored, plain = crop_flip([noise(40, 50)] * 2, 24, PHOTO_MARGIN, u_BK)
     assert np.array_equal(mirrored, plain[:, ::-1])
     assert not np.array_equal(mirrored, plain)
+
+
+def test_a_flip_mirrors_by_its_number_and_changes_nothing_else() -> None:
+    plain, mirrored = flip([noise(40, 50)] * 2, 24, PHOTO_MARGIN, np.array([[0.7], [0.2]]))
+    assert np.array_equal(plain, evaluation_pixels([noise(40, 50)], 24, PHOTO_MARGIN)[0])
+    assert np.array_equal(mirrored, plain[:, ::-1])
 
 
 def test_the_crop_that_takes_everything_is_the_whole_square() -> None:

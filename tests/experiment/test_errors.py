@@ -129,7 +129,7 @@ Message = Callable[..., str]
         ),
         ("extends: cub\ntrials: 0\n", f"{FILE}:2: trials must be at least 1; got 0."),
         ("extends: cub\npatience: 0\n", f"{FILE}:2: patience must be at least 1; got 0."),
-        ("extends: nothing-there\n", f"{FILE}:1: extends: no search space 'nothing-there'; there are: cub,"),
+        ("extends: nothing-there\n", f"{FILE}:1: extends: no search space 'nothing-there'; there are: "),
         ("extends: glyfs\n", f"{FILE}:1: extends: no search space 'glyfs'; did you mean 'glyphs'?"),
         ("extends: a/b.yaml\n", f"{FILE}:1: extends: no file 'a/b.yaml' for a search space"),
         ("extends: [glyphs]\n", f"{FILE}:1: extends must be the name of one space"),

@@ -177,7 +177,7 @@ def test_an_unknown_key_is_not_read(experiment: Experiment) -> None:
 
 
 def test_sections_can_be_read_as_a_whole(experiment: Experiment) -> None:
-    assert experiment.get("batch") == {"size": 64, "samples_per_class": 4}
+    assert experiment.get("batch") == {"size": 64, "samples_per_class": 4, "categories": None}
     assert experiment.get("search.references.lambda") == {"float": [1e-5, 0.1], "log": True}
     assert experiment.get("reference_point.references.proxies") == 4
 
