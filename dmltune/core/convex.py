@@ -1,0 +1,188 @@
+"""Pooling as a convex combination of prototypes (chapter 4 of seed 003), and whether class hulls overlap.
+
+N local features or points, M prototypes, C classes, D dimensions, H corners of a hull; `...` are leading
+(image) dimensions. A feature map becomes features by `map_BDHW.flatten(2).mT`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dmltune.core.geometry import pairwise_distance
+
+_INSIDE = 1e-9
+"""A point this near to a hull, as a share of the size of all points, is in it."""
+
+Points = NDArray[np.float64]
+
+
+class Bound(NamedTuple):
+    """Both sides of proposition 4.2.1."""
+
+    error: Tensor
+    radius: Tensor
+
+
+def histogram(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
+    """p* of eq. 4.2.5: the share of the features whose nearest prototype it is (claim 4.2.1), (..., M).
+
+    Ties go to the lower index.
+    """
+    return _shares(_distances(features_ND, prototypes_MD))
+
+
+def convex_combination(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
+    """PCC = Σ_i p*_i ν_i, (..., D): what average pooling gives when each feature is its nearest prototype."""
+    p_M = histogram(features_ND, prototypes_MD)
+    return p_M @ prototypes_MD.to(p_M.dtype)
+
+
+def combination_bound(features_ND: Tensor, prototypes_MD: Tensor) -> Bound:
+    """‖PCC − GAP‖ ≤ δ (proposition 4.2.1), both (...), δ the largest distance of a feature to its nearest
+    prototype.
+
+    Printed is ‖PCC − GAP‖² ≤ δ, whose proof takes ‖PCC − GAP‖ ≤ 1 for granted: features x = −ν on the unit
+    sphere have 4 > 2. Without the square it is the triangle inequality and needs no unit ball.
+    """
+    distance_NM = _distances(features_ND, prototypes_MD)
+    p_M = _shares(distance_NM)
+    gap_D = features_ND.to(p_M.dtype).mean(-2)
+    error = torch.linalg.vector_norm(p_M @ prototypes_MD.to(p_M.dtype) - gap_D, dim=-1)
+    return Bound(error, distance_NM.amin(-1).amax(-1))
+
+
+def active_prototypes(histograms_BM: Tensor, labels_B: Tensor) -> Tensor:
+    """(C, M) which prototypes the images of a class use: the corners of its hull in figure 4.3.
+
+    Classes in the order of their labels.
+    """
+    is_CB = labels_B.unique().unsqueeze(1) == labels_B
+    return is_CB.to(histograms_BM.dtype) @ histograms_BM > 0
+
+
+def principal_plane(emb_ND: Tensor) -> Tensor:
+    """The points in the plane of their two leading principal axes, (N, 2), for pictures and 2-D hulls."""
+    centred_ND = emb_ND.double() - emb_ND.double().mean(0)
+    _, axes_DD = torch.linalg.eigh(centred_ND.mT @ centred_ND)
+    plane_N2 = centred_ND @ axes_DD[:, -2:].flip(1)
+    return torch.nn.functional.pad(plane_N2, (0, 2 - plane_N2.shape[1]))
+
+
+@torch.no_grad()
+def convex_hull_overlap(emb_ND: Tensor, labels_N: Tensor) -> float:
+    """The share of the points that lie in (or on) the convex hull of another class; 0 for hulls apart.
+
+    In the plane, exactly, by the edges of the hulls. In more dimensions by one non-negative least-squares
+    problem a point and class whose bounding box holds it (scipy, which comes with scikit-learn); there points
+    in general position are in no hull at all before a class has more than D of them, so `principal_plane`
+    first is what the pictures of the thesis show.
+    """
+    points_ND, groups = _groups(emb_ND, labels_N)
+    inside_N = np.zeros(len(points_ND), dtype=bool)
+    for group in groups:
+        asked = np.setdiff1d(np.flatnonzero(~inside_N), group, assume_unique=True)
+        corners_HD = points_ND[group]
+        low_D, high_D = corners_HD.min(0) - _INSIDE, corners_HD.max(0) + _INSIDE
+        asked = asked[((points_ND[asked] >= low_D) & (points_ND[asked] <= high_D)).all(1)]
+        inside_N[asked] = _in_hull(points_ND[asked], corners_HD)
+    return float(inside_N.mean()) if len(inside_N) else 0.0
+
+
+@torch.no_grad()
+def hulls_overlap(emb_ND: Tensor, labels_N: Tensor) -> Tensor:
+    """(C, C) whether the hulls of two classes have a point in common, in any number of dimensions; True on
+    the diagonal. One non-negative least-squares problem a pair of classes.
+    """
+    points_ND, groups = _groups(emb_ND, labels_N)
+    meet_CC = torch.eye(len(groups), dtype=torch.bool)
+    for c, one in enumerate(groups):
+        for d in range(c):
+            other = groups[d]
+            # Σ λ_i x_i = Σ μ_j y_j with Σ λ = Σ μ = 1
+            columns = np.block(
+                [
+                    [points_ND[one].T, -points_ND[other].T],
+                    [np.ones((1, len(one))), np.zeros((1, len(other)))],
+                    [np.zeros((1, len(one))), np.ones((1, len(other)))],
+                ]
+            )
+            goal = np.append(np.zeros(points_ND.shape[1]), [1.0, 1.0])
+            meet_CC[c, d] = meet_CC[d, c] = _residual(columns, goal) <= _INSIDE
+    return meet_CC
+
+
+def _distances(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
+    if not (features_ND.shape[-2] and len(prototypes_MD)):
+        raise ValueError(
+            f"needs a feature and a prototype at least; got {features_ND.shape[-2]} and {len(prototypes_MD)}"
+        )
+    distance_XM = pairwise_distance(features_ND.flatten(0, -2), prototypes_MD)
+    return distance_XM.view(*features_ND.shape[:-1], len(prototypes_MD))
+
+
+def _shares(distance_NM: Tensor) -> Tensor:
+    nearest_N = distance_NM.argmin(-1)
+    counts_M = torch.zeros_like(distance_NM[..., 0, :])
+    return counts_M.scatter_add_(-1, nearest_N, torch.ones_like(distance_NM[..., 0])) / distance_NM.shape[-2]
+
+
+def _groups(emb_ND: Tensor, labels_N: Tensor) -> tuple[Points, list[NDArray[np.int64]]]:
+    """The points moved and scaled into the unit ball (no hull minds), and the places of each class."""
+    if not bool(emb_ND.isfinite().all()):
+        raise ValueError("embeddings must be finite")
+    points_ND = emb_ND.double().cpu().numpy()
+    if len(points_ND):
+        points_ND = points_ND - points_ND.mean(0)
+        size = np.linalg.norm(points_ND, axis=1).max()
+        points_ND = points_ND / (size if size > 0 else 1.0)
+    labels = labels_N.cpu().numpy()
+    return points_ND, [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def _in_hull(points_ND: Points, corners_HD: Points) -> NDArray[np.bool_]:
+    if points_ND.shape[1] == 2:
+        return _in_polygon(points_ND, corners_HD)
+    columns = np.vstack([corners_HD.T, np.ones(len(corners_HD))])
+    found = [_residual(columns, np.append(point, 1.0)) <= _INSIDE for point in points_ND]
+    return np.array(found, dtype=bool)
+
+
+def _in_polygon(points_N2: Points, corners_H2: Points) -> NDArray[np.bool_]:
+    """On the left of (or on) every edge; a hull that is a point or a segment is left to its bounding box."""
+    hull_H2 = _hull(corners_H2)
+    edge_H2 = np.roll(hull_H2, -1, axis=0) - hull_H2
+    length_H = np.linalg.norm(edge_H2, axis=1)
+    normal_H2 = np.stack([-edge_H2[:, 1], edge_H2[:, 0]], 1) / np.where(length_H > 0, length_H, 1)[:, None]
+    side_NH = points_N2 @ normal_H2.T - (normal_H2 * hull_H2).sum(1)
+    inside: NDArray[np.bool_] = (side_NH >= -_INSIDE).all(1)
+    return inside
+
+
+def _hull(points_N2: Points) -> Points:
+    """The corners, counter-clockwise: lower and upper chain over the points from left to right."""
+    ordered = np.unique(points_N2, axis=0)
+    chains = []
+    for run in (ordered, ordered[::-1]):
+        chain: list[tuple[float, float]] = []
+        for x, y in run.tolist():
+            while len(chain) > 1 and _turn(chain[-2], chain[-1], (x, y)) <= 0:
+                chain.pop()
+            chain.append((x, y))
+        chains += chain[:-1]
+    return np.array(chains) if chains else ordered
+
+
+def _turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+def _residual(columns: Points, goal: Points) -> float:
+    """min over λ ≥ 0 of ‖columns λ − goal‖."""
+    from scipy.optimize import nnls  # type: ignore[import-untyped]
+
+    return float(nnls(columns, goal)[1])
