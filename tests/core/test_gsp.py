@@ -1,0 +1,413 @@
+"""Generalized sum pooling against bisection, implicit differentiation and the printed propositions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from dmltune.core import poolings
+from dmltune.core.geometry import greedy_k_center, lip
+from dmltune.core.poolings import _transport
+from dmltune.core.poolings.gsp import generalized_sum_pool, transport
+
+DIM, BATCH = 12, 2
+MUS, EPSILONS = [0.1, 0.3, 0.5, 0.9, 0.99, 1.0], [0.1, 0.5, 5.0, 20.0]
+SIZES = [(n, m) for n in (1, 49, 400) for m in (1, 64, 128)]
+
+
+def problem(count: int, prototypes: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Features longer and shorter than 1, prototypes that some of them are near to."""
+    generator = torch.Generator().manual_seed(seed)
+    features_BND = torch.randn(BATCH, count, DIM, generator=generator, dtype=torch.float64) * 0.4
+    noise_MD = torch.randn(prototypes, DIM, generator=generator, dtype=torch.float64) * 0.2
+    return features_BND, features_BND[0, torch.arange(prototypes) % count] + noise_MD
+
+
+def cost_of(features_BND: Tensor, prototypes_MD: Tensor) -> Tensor:
+    near = features_BND / features_BND.norm(dim=-1, keepdim=True).clamp(min=1)
+    proto = prototypes_MD / prototypes_MD.norm(dim=-1, keepdim=True).clamp(min=1)
+    return (proto[None, :, None] - near[:, None]).norm(dim=-1)
+
+
+def solution(cost_BMN: Tensor, mu: float, epsilon: float) -> tuple[Tensor, Tensor]:
+    """(π, ρ) as printed, with t by bisection; its derivative by the implicit function theorem."""
+    kernel_BMN, count = (-epsilon * cost_BMN).exp(), cost_BMN.shape[-1]
+    near_BN = kernel_BMN.sum(1)
+    if mu == 1:
+        return kernel_BMN / near_BN.unsqueeze(1) / count, torch.zeros_like(near_BN)
+    with torch.no_grad():
+        low = torch.full_like(near_BN[:, :1], -100.0)
+        high = -low
+        for _ in range(120):
+            moved_BN = ((low + high) / 2).exp() * near_BN
+            less = (moved_BN / (1 + moved_BN)).mean(-1, keepdim=True) < mu
+            low, high = torch.where(less, (low + high) / 2, low), torch.where(less, high, (low + high) / 2)
+        moved_BN = low.exp() * near_BN
+        slope = (moved_BN / (1 + moved_BN) ** 2).mean(-1, keepdim=True)
+    moved_BN = low.exp() * near_BN
+    t = (low - ((moved_BN / (1 + moved_BN)).mean(-1, keepdim=True) - mu) / slope).exp()
+    residual_BN = 1 / count / (1 + t * near_BN)
+    return t.unsqueeze(1) * kernel_BMN * residual_BN.unsqueeze(1), residual_BN
+
+
+def gradients(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Of a fixed random linear function of the outputs."""
+    generator = torch.Generator().manual_seed(9)
+    upstream = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o) for o in outputs]
+    return torch.autograd.grad(outputs, inputs, upstream)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("mu", MUS)
+def test_plan_and_residual_and_their_gradients_are_those_of_the_fixed_point(
+    mu: float, epsilon: float
+) -> None:
+    for size in SIZES:
+        cost_BMN = cost_of(*problem(*size)).requires_grad_()
+        expected, found = solution(cost_BMN, mu, epsilon), transport(cost_BMN, mu, epsilon)
+        # π and ρ are numbers around 1/(M·N) and 1/N: relative errors say more than the 1e-6 that is asked for
+        torch.testing.assert_close(tuple(found), expected, rtol=1e-10, atol=1e-15)
+        wanted = expected if mu < 1 else expected[:1]
+        (exact,) = gradients(wanted, (cost_BMN,))
+        (ours,) = gradients(tuple(found)[: len(wanted)], (cost_BMN,))
+        torch.testing.assert_close(ours, exact, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("mu", MUS)
+def test_pooled_features_and_their_gradients_are_those_of_the_fixed_point(mu: float, epsilon: float) -> None:
+    for count, prototypes in SIZES:
+        points = tuple(part.requires_grad_() for part in problem(count, prototypes))
+        plan_BMN, residual_BN = solution(cost_of(*points), mu, epsilon)
+        weights_BN = (1 / count - residual_BN) / mu
+        pooled_BD = torch.einsum("bn,bnd->bd", weights_BN, points[0])
+        expected = (pooled_BD, plan_BMN.sum(-1) / mu, weights_BN)
+        found = generalized_sum_pool(*points, mu, epsilon)
+        torch.testing.assert_close(tuple(found), expected, rtol=1e-9, atol=1e-13)
+        kept = 2 if mu == 1 else 3  # at μ = 1 the weights are constants
+        torch.testing.assert_close(
+            gradients(tuple(found)[:kept], points), gradients(expected[:kept], points), rtol=1e-7, atol=1e-10
+        )
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("mu", MUS)
+def test_float32_keeps_five_digits_of_values_and_four_of_gradients(mu: float, epsilon: float) -> None:
+    for size in SIZES:
+        exact_points = tuple(part.requires_grad_() for part in problem(*size))
+        rough_points = tuple(part.detach().float().requires_grad_() for part in exact_points)
+        exact = generalized_sum_pool(*exact_points, mu, epsilon)
+        rough = generalized_sum_pool(*rough_points, mu, epsilon)
+        for ours, value in zip(rough, exact, strict=True):
+            assert ours.dtype == torch.float32
+            torch.testing.assert_close(ours.double(), value, rtol=1e-5, atol=1e-6)
+        kept = 2 if mu == 1 else 3
+        for ours, value in zip(
+            gradients(tuple(rough)[:kept], rough_points),
+            gradients(tuple(exact)[:kept], exact_points),
+            strict=True,
+        ):
+            torch.testing.assert_close(ours.double(), value, rtol=1e-4, atol=1e-4 * float(value.abs().max()))
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.3, 5.0), (0.9, 0.5), (0.99, 20.0)])
+def test_the_backward_is_the_corrected_equation_5_2_2(mu: float, epsilon: float) -> None:
+    cost_BMN = cost_of(*problem(20, 6)).requires_grad_()
+    pi, rho = transport(cost_BMN, mu, epsilon)
+    g_pi, g_rho = torch.randn_like(pi), torch.randn_like(rho)
+    (found,) = torch.autograd.grad((pi, rho), cost_BMN, (g_pi, g_rho))
+    count = 20
+    q = rho * g_rho + (pi * g_pi).sum(1)
+    eta = (rho * g_rho).sum(1) - count * (q * rho).sum(1)
+    kappa = 1 - mu - count * (rho * rho).sum(1)
+    inner = q - (eta / kappa).unsqueeze(1) * rho
+    expected = -epsilon * (pi * g_pi - count * pi * inner.unsqueeze(1))
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-13)
+
+
+def test_the_backward_is_the_jacobian_of_appendix_b_3_with_its_matrix_inverse() -> None:
+    mu, epsilon, count, prototypes = 0.4, 3.0, 5, 3
+    cost_MN = cost_of(*problem(count, prototypes))[0].requires_grad_()
+    pi, rho = transport(cost_MN.unsqueeze(0), mu, epsilon)
+    g_pi, g_rho = torch.randn_like(pi), torch.randn_like(rho)
+    (found,) = torch.autograd.grad((pi, rho), cost_MN, (g_pi, g_rho))
+    x = torch.cat([rho.flatten(), pi.flatten()]).detach()
+    a = torch.zeros(count + 1, len(x), dtype=torch.float64)
+    a[:count] = torch.eye(count, dtype=torch.float64).repeat(1, prototypes + 1)
+    a[count, count:] = 1
+    ax = a * x
+    jacobian = -epsilon * (x.diag() - ax.T @ torch.linalg.inv(ax @ a.T) @ ax)
+    expected = jacobian[count:] @ torch.cat([g_rho.flatten(), g_pi.flatten()])
+    torch.testing.assert_close(found.flatten(), expected, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize(("count", "prototypes"), [(1, 1), (1, 3), (4, 1), (5, 3)])
+def test_gradients_are_those_of_finite_differences(mu: float, count: int, prototypes: int) -> None:
+    points = tuple(part.requires_grad_() for part in problem(count, prototypes))
+    cost_BMN = cost_of(*points).detach().requires_grad_()
+    assert torch.autograd.gradcheck(lambda c: tuple(transport(c, mu, 4.0)), (cost_BMN,))
+    assert torch.autograd.gradcheck(lambda f, w: tuple(generalized_sum_pool(f, w, mu, 4.0)), points)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 100])
+@pytest.mark.parametrize("mu", [0.3, 0.9])
+def test_iterations_are_the_printed_passes(iterations: int, mu: float) -> None:
+    features_BND, prototypes_MD = problem(49, 8)
+    kernel_BMN = (-5.0 * cost_of(features_BND, prototypes_MD)).exp()
+    t = torch.ones(BATCH, 1, dtype=torch.float64)
+    for _ in range(iterations):
+        rho = 1 / 49 / (1 + t * kernel_BMN.sum(1))
+        t = mu / (kernel_BMN @ rho.unsqueeze(-1)).sum(1)
+    pi = t.unsqueeze(1) * kernel_BMN * rho.unsqueeze(1)
+    found = transport(cost_of(features_BND, prototypes_MD), mu, 5.0, iterations)
+    torch.testing.assert_close(tuple(found), (pi, rho), rtol=1e-11, atol=1e-15)
+    pooled = generalized_sum_pool(features_BND, prototypes_MD, mu, 5.0, iterations)
+    expected = torch.einsum("bn,bnd->bd", (1 / 49 - rho) / mu, features_BND)
+    torch.testing.assert_close(pooled.pooled_BD, expected, rtol=1e-10, atol=1e-13)
+    torch.testing.assert_close(pooled.attributes_BM, pi.sum(-1) / mu, rtol=1e-10, atol=1e-13)
+
+
+def test_enough_printed_passes_arrive_at_the_solution_and_its_gradient() -> None:
+    cost_BMN = cost_of(*problem(49, 8)).requires_grad_()
+    printed, solved = transport(cost_BMN, 0.9, 5.0, 2000), transport(cost_BMN, 0.9, 5.0)
+    torch.testing.assert_close(tuple(printed), tuple(solved), rtol=1e-10, atol=0)
+    found, expected = (gradients(tuple(both), (cost_BMN,)) for both in (printed, solved))
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-13)
+
+
+def test_at_mu_1_it_is_average_pooling_and_the_attributes_are_mean_similarities() -> None:
+    points = tuple(part.requires_grad_() for part in problem(49, 8))
+    pooled_BD, attributes_BM, weights_BN = generalized_sum_pool(*points, 1.0, 5.0)
+    expected_BM = torch.softmax(-5.0 * cost_of(*points), 1).mean(-1)
+    assert torch.equal(pooled_BD, points[0].mean(1))
+    assert torch.equal(weights_BN, torch.full_like(weights_BN, 1 / 49))
+    torch.testing.assert_close(attributes_BM, expected_BM, rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        gradients((attributes_BM,), points), gradients((expected_BM,), points), rtol=1e-9, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mu_1_is_the_limit_of_mu_below_1_with_its_gradient(dtype: torch.dtype) -> None:
+    points = tuple(part.to(dtype).requires_grad_() for part in problem(49, 8))
+    limit, near = (generalized_sum_pool(*points, mu, 5.0) for mu in (1.0, 1 - 1e-9))
+    torch.testing.assert_close(tuple(near), tuple(limit), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        gradients(tuple(near)[:2], points), gradients(tuple(limit)[:2], points), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.99, 1.0])
+def test_one_feature_is_its_own_pool_and_one_prototype_takes_everything(mu: float) -> None:
+    features_BND, prototypes_MD = problem(1, 7)
+    one = generalized_sum_pool(features_BND, prototypes_MD, mu, 5.0)
+    torch.testing.assert_close(one.weights_BN, torch.ones(BATCH, 1, dtype=torch.float64), rtol=1e-14, atol=0)
+    torch.testing.assert_close(one.pooled_BD, features_BND[:, 0], rtol=1e-14, atol=0)
+    plan_BMN, residual_BN = transport(cost_of(features_BND, prototypes_MD), mu, 5.0)
+    torch.testing.assert_close(
+        residual_BN, torch.full((BATCH, 1), 1 - mu, dtype=torch.float64), rtol=1e-13, atol=0
+    )
+    torch.testing.assert_close(
+        plan_BMN, mu * torch.softmax(-5.0 * cost_of(features_BND, prototypes_MD), 1), rtol=1e-13, atol=0
+    )
+    single = generalized_sum_pool(*problem(30, 1), mu, 5.0)
+    torch.testing.assert_close(
+        single.attributes_BM, torch.ones(BATCH, 1, dtype=torch.float64), rtol=1e-13, atol=0
+    )
+
+
+@given(seed=st.integers(0, 10**6), mu=st.floats(1e-4, 1), epsilon=st.floats(1e-2, 1e3), high=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_mass_is_kept_and_nearer_features_weigh_more(
+    seed: int, mu: float, epsilon: float, high: bool
+) -> None:
+    dtype = torch.float64 if high else torch.float32
+    cost_BMN = cost_of(*problem(12, 5, seed)).to(dtype)
+    plan_BMN, residual_BN = transport(cost_BMN, mu, epsilon)
+    tolerance = 1e-11 if high else 2e-5
+    assert plan_BMN.min() >= 0
+    assert residual_BN.min() >= 0
+    column_BN = residual_BN + plan_BMN.sum(1)
+    torch.testing.assert_close(column_BN, torch.full_like(column_BN, 1 / 12), rtol=tolerance, atol=0)
+    total_B = plan_BMN.sum((1, 2))
+    torch.testing.assert_close(total_B, torch.full_like(total_B, mu), rtol=tolerance, atol=0)
+    near_BN = torch.logsumexp(-epsilon * cost_BMN, 1)
+    by_distance_BN = plan_BMN.sum(1).gather(1, near_BN.argsort(1))
+    assert (by_distance_BN.diff(dim=1) >= -tolerance).all()
+
+
+@given(seed=st.integers(0, 10**6), shift=st.floats(-3, 3))
+@settings(max_examples=20, deadline=None)
+def test_order_does_not_matter_and_a_constant_cost_neither(seed: int, shift: float) -> None:
+    features_BND, prototypes_MD = problem(12, 5, seed)
+    generator = torch.Generator().manual_seed(seed)
+    order, other = torch.randperm(12, generator=generator), torch.randperm(5, generator=generator)
+    base = generalized_sum_pool(features_BND, prototypes_MD, 0.4, 5.0)
+    moved = generalized_sum_pool(features_BND[:, order], prototypes_MD[other], 0.4, 5.0)
+    torch.testing.assert_close(moved.pooled_BD, base.pooled_BD)
+    torch.testing.assert_close(moved.attributes_BM, base.attributes_BM[:, other])
+    torch.testing.assert_close(moved.weights_BN, base.weights_BN[:, order])
+    cost_BMN = cost_of(features_BND, prototypes_MD)
+    torch.testing.assert_close(
+        tuple(transport(cost_BMN + shift, 0.4, 5.0)), tuple(transport(cost_BMN, 0.4, 5.0))
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("mu", [0.3, 0.5, 0.7, 0.999])
+@pytest.mark.parametrize("epsilon", [20.0, 1000.0])
+def test_two_far_groups_of_features_are_taken_one_after_the_other(
+    mu: float, epsilon: float, dtype: torch.dtype
+) -> None:
+    """Half of the features at a prototype, half far away: log t has nearly no slope in between."""
+    cost_BMN = torch.tensor([0.0, 2.0], dtype=dtype).repeat_interleave(10).expand(1, 3, 20).clone()
+    cost_BMN.requires_grad_()
+    plan_BMN, residual_BN = transport(cost_BMN, mu, epsilon)
+    near, far = min(1.0, 2 * mu), max(0.0, 2 * mu - 1)
+    expected = torch.tensor([near, far], dtype=dtype).repeat_interleave(10) / 20
+    torch.testing.assert_close(plan_BMN.sum(1)[0], expected, rtol=0, atol=1e-6)
+    (grad_BMN,) = gradients((plan_BMN, residual_BN), (cost_BMN,))
+    assert grad_BMN.isfinite().all()
+
+
+def test_a_dozen_passes_are_enough_for_every_problem_of_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = [cost_of(*problem(*size)) for size in SIZES]
+    cases = [(c, mu, epsilon) for c in costs for mu in (*MUS[:-1], 1e-3, 0.9999) for epsilon in EPSILONS]
+    exact = [transport(*case).residual_BN for case in cases]
+    monkeypatch.setattr(_transport, "_PASSES", 12)
+    for case, residual_BN in zip(cases, exact, strict=True):
+        torch.testing.assert_close(transport(*case).residual_BN, residual_BN, rtol=1e-12, atol=0)
+
+
+def kept_for_the_backward(iterations: int | None) -> tuple[int, int]:
+    """Numbers saved by (transport, the whole pooling)."""
+    points = tuple(part.requires_grad_() for part in problem(49, 8))
+    cost_BMN = cost_of(*points).detach().requires_grad_()
+    totals = []
+    for call in (
+        lambda: transport(cost_BMN, 0.9, 5.0, iterations),
+        lambda: generalized_sum_pool(*points, 0.9, 5.0, iterations),
+    ):
+        sizes: list[int] = []
+        with saved_tensors_hooks(lambda t, kept=sizes: kept.append(t.numel()) or t, lambda t: t):
+            call()
+        totals.append(sum(sizes))
+    return totals[0], totals[1]
+
+
+def test_what_the_backward_needs_does_not_grow_with_the_passes() -> None:
+    one = kept_for_the_backward(1)
+    assert one == kept_for_the_backward(100) == kept_for_the_backward(None)
+    assert one[0] == BATCH * 49 * (8 + 2)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-18, 1.0, 1e6, 1e18, 1e30])
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+def test_float32_gradients_are_finite_for_any_size_of_input(scale: float, mu: float) -> None:
+    features_BND, prototypes_MD = (part.float() for part in problem(9, 4))
+    for features, prototypes in (
+        (features_BND * scale, prototypes_MD),
+        (features_BND, prototypes_MD * scale),
+        (features_BND * scale, features_BND[0, :4] * scale),
+    ):
+        points = (features.clone().requires_grad_(), prototypes.clone().requires_grad_())
+        found = generalized_sum_pool(*points, mu, 5.0)
+        for value in (*found, *gradients(tuple(found)[:2], points)):
+            assert value.isfinite().all()
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_types_are_raised(half: torch.dtype) -> None:
+    features_BND, prototypes_MD = problem(9, 4)
+    rough = generalized_sum_pool(features_BND.to(half), prototypes_MD.to(half), 0.5, 20.0)
+    exact = generalized_sum_pool(features_BND.to(half).double(), prototypes_MD.to(half).double(), 0.5, 20.0)
+    for ours, value in zip(rough, exact, strict=True):
+        assert ours.dtype == torch.float32
+        torch.testing.assert_close(ours.double(), value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [(0.0, 5.0, None), (1.1, 5.0, None), (0.5, 0.0, None), (0.5, 5.0, 0)])
+def test_impossible_settings_are_refused(wrong: tuple[float, float, int | None]) -> None:
+    with pytest.raises(ValueError, match="mu must be above 0"):
+        transport(torch.rand(1, 2, 3), *wrong)
+
+
+def started(**parameters: Any) -> Any:
+    pooling = poolings.load("gsp", channels=DIM, **parameters).double()
+    pooling.start(problem(40, 1)[0].flatten(0, 1))
+    return pooling
+
+
+def as_map(features_BND: Tensor) -> Tensor:
+    return features_BND.mT.unflatten(2, (4, 3))
+
+
+def test_the_module_pools_maps_and_gives_attributes_and_pictures() -> None:
+    features_BND = problem(12, 1)[0]
+    pooling = started(prototypes=6, mu=0.4)
+    expected = generalized_sum_pool(features_BND, pooling.prototypes, 0.4, 5.0)
+    pooled_BD, attributes_BM = pooling.with_attributes(as_map(features_BND))
+    assert torch.equal(pooled_BD, expected.pooled_BD)
+    assert torch.equal(attributes_BM, expected.attributes_BM)
+    assert torch.equal(pooling(as_map(features_BND)), pooled_BD)
+    assert torch.equal(pooling.weights(as_map(features_BND)), expected.weights_BN.view(BATCH, 4, 3))
+    assert pooling.attributes == 6
+
+
+def test_under_max_the_reweighted_map_is_pooled_by_its_largest_value() -> None:
+    features_BND = problem(12, 1)[0]
+    pooling = started(prototypes=6, mu=0.4, under="max")
+    weights_BN = generalized_sum_pool(features_BND, pooling.prototypes, 0.4, 5.0).weights_BN
+    expected = torch.stack(
+        [(12 * w[:, None] * f).max(0).values for w, f in zip(weights_BN, features_BND, strict=True)]
+    )
+    torch.testing.assert_close(pooling(as_map(features_BND)), expected, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("under", ["sum", "max"])
+def test_until_it_is_started_it_is_plain_pooling_with_attributes(under: str) -> None:
+    features_BND = problem(12, 1)[0]
+    pooling: Any = poolings.load("gsp", channels=DIM, prototypes=6, under=under).double()
+    pooled_BD, attributes_BM = pooling.with_attributes(as_map(features_BND))
+    plain_BD = features_BND.mean(1) if under == "sum" else features_BND.amax(1)
+    torch.testing.assert_close(pooled_BD, plain_BD, rtol=1e-14, atol=0)
+    expected_BM = generalized_sum_pool(features_BND, pooling.prototypes, 1.0, 5.0).attributes_BM
+    assert torch.equal(attributes_BM, expected_BM)
+    torch.autograd.backward(pooling(as_map(features_BND)).sum())
+    assert torch.equal(pooling.prototypes.grad, torch.zeros(6, DIM, dtype=torch.float64))
+
+
+def test_prototypes_start_as_a_k_center_of_the_points_and_stay_started_after_a_round_trip() -> None:
+    points_ND = problem(40, 1)[0].flatten(0, 1) * 3
+    pooling = poolings.load("gsp", channels=DIM, prototypes=6).double()
+    assert pooling.start_points == 24
+    pooling.start(points_ND)
+    near_ND = lip(points_ND)
+    assert torch.equal(pooling.get_parameter("prototypes"), near_ND[greedy_k_center(near_ND, None, 6)])
+    other = poolings.load("gsp", channels=DIM, prototypes=6).double()
+    other.load_state_dict(pooling.state_dict())
+    features = as_map(problem(12, 1)[0])
+    assert torch.equal(other(features), pooling(features))
+    assert not torch.equal(other(features), features.mean((2, 3)))
+
+
+def test_fewer_points_than_prototypes_start_all_of_them_apart_and_alike_on_every_rank() -> None:
+    points_ND = problem(3, 1)[0][0]
+    both = [poolings.load("gsp", channels=DIM, prototypes=8).double() for _ in range(2)]
+    for pooling in both:
+        torch.rand(1)
+        pooling.start(points_ND)
+    prototypes_MD = both[0].get_parameter("prototypes")
+    assert torch.equal(prototypes_MD, both[1].get_parameter("prototypes"))
+    distance_MM = torch.cdist(prototypes_MD, prototypes_MD) + torch.eye(8)
+    assert distance_MM.min() > 1e-3
+    assert torch.cdist(prototypes_MD, lip(points_ND)).min(1).values.max() < 0.05
+    with pytest.raises(ValueError, match="at least one point"):
+        both[0].start(points_ND[:0])
