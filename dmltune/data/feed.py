@@ -18,7 +18,8 @@ from torch import Tensor
 from dmltune.data import augment as augmentations
 from dmltune.data.images import ImageSet, Indices, Ints
 from dmltune.data.packed import at_size
-from dmltune.data.samplers import AUGMENTATION, POOL, POOL_AUGMENTATION, generator, sampler
+from dmltune.data.samplers import sampler
+from dmltune.data.samplers.seeding import AUGMENTATION, POOL, POOL_AUGMENTATION, generator
 from dmltune.data.splits import Split
 from dmltune.errors import UserError
 
@@ -45,6 +46,7 @@ class Feed:
         rank: int = 0,
         world: int = 1,
         prefetch: int = 1,
+        categories: int | None = None,
     ) -> None:
         if batch_size % world:
             raise UserError(
@@ -56,11 +58,17 @@ class Feed:
         self._train_N, self._validation_N = split.train_N, split.validation_N
         classes, self._labels_N = np.unique(train.labels_N[split.train_N], return_inverse=True)
         self.num_classes = len(classes)
-        self._sampler = sampler(self._labels_N, batch_size, samples_per_class, seed)
+        category_N = None if train.category_N is None else train.category_N[split.train_N]
+        self._sampler = sampler(self._labels_N, batch_size, samples_per_class, seed, category_N, categories)
         self._images = at_size(train, size)
         self._prefetch = prefetch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feed") if prefetch else None
         self._coming: dict[int, Future[Batch]] = {}
+
+    @property
+    def class_counts(self) -> Ints:
+        """How many training images each class has, (num_classes,), in the order of the labels."""
+        return np.bincount(self._labels_N)
 
     def batch(self, step: int) -> Batch:
         """This rank's contiguous share of the global batch of `step`. Labels are 0 … num_classes − 1."""

@@ -1,30 +1,15 @@
-"""Which images make up the batch of a step: pure functions of (seed, step), so that resuming needs no state.
+"""Batches without regard to categories: m samples of each of k classes, or random images.
 
 Legend: N images, B batch, C classes, k classes in a batch, m samples of a class: B = k·m.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from dmltune.data.images import Ints
+from dmltune.data.samplers.seeding import CLASS_ORDER, CLASS_SAMPLES, IMAGE_ORDER, generator
 from dmltune.errors import UserError
-
-# A generator is seeded by (seed, purpose, count); a purpose is one of these.
-CLASS_ORDER, CLASS_SAMPLES, IMAGE_ORDER, AUGMENTATION, POOL, POOL_AUGMENTATION = range(1, 7)
-
-
-def generator(seed: int, purpose: int, count: int) -> np.random.Generator:
-    """Independent random numbers for every (seed, purpose, count)."""
-    return np.random.default_rng((seed, purpose, count))
-
-
-class Sampler(Protocol):
-    def batch(self, step: int) -> Ints:
-        """Indices into `labels_N`, (B,)."""
-        ...
 
 
 class MPerClass:
@@ -48,7 +33,7 @@ class MPerClass:
                 f" {self.per_batch} training classes; got {len(self.classes_C)}."
                 f" Use a batch of {len(self.classes_C) * samples_per_class} or less."
             )
-        self._images = [np.flatnonzero(labels_N == label) for label in self.classes_C]
+        self._images = images_of_classes(labels_N)
 
     def batch(self, step: int) -> Ints:
         rng = generator(self.seed, CLASS_SAMPLES, step)
@@ -99,11 +84,10 @@ class RandomImages:
         return order[position * self.batch_size : (position + 1) * self.batch_size]
 
 
-def sampler(labels_N: Ints, batch_size: int, samples_per_class: int, seed: int) -> Sampler:
-    """`samples_per_class` = 0: random images."""
-    if samples_per_class == 0:
-        return RandomImages(labels_N, batch_size, seed)
-    return MPerClass(labels_N, batch_size, samples_per_class, seed)
+def images_of_classes(labels_N: Ints) -> list[Ints]:
+    """The images of every class, ascending, in the order of the labels."""
+    sizes_C = np.unique(labels_N, return_counts=True)[1]
+    return np.split(np.argsort(labels_N, kind="stable"), np.cumsum(sizes_C)[:-1])
 
 
 def _check_sizes(batch_size: int, samples_per_class: int) -> None:

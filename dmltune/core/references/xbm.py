@@ -1,0 +1,79 @@
+"""Cross-batch memory (XBM): the batch against itself and against the embeddings of the batches before it.
+
+B samples of the joined batch, S slots of the memory, M of them filled, D dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from dmltune.core.components import Range
+from dmltune.core.losses import refuse_references
+from dmltune.core.references import References
+
+
+class Xbm(References):
+    """`forward` enqueues the detached batch, then gives L(batch) + weight·L(sample × memory).
+
+    The memory is filled from the first training step on; the second term joins after `start_step` of them
+    (the authors' code begins to fill it only then). In evaluation mode the value is that of the memory as it
+    is: nothing is enqueued or counted.
+
+    As the batch is enqueued first, every sample meets its own copy: a positive at distance 0. The method's C1
+    drops it by its [s < 1 − 1e-5], and for C2 and the margin loss it is satisfied and adds nothing. Other
+    losses see one positive that is found already (in the triplet loss it stands for "no negative nearer than
+    the margin"). It stays, because the text says so: its pull on the sample is along the sample itself,
+    which l2 normalisation takes away.
+    """
+
+    memory: Tensor
+    memory_labels: Tensor
+    held: Tensor
+    next_slot: Tensor
+    steps: Tensor
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        size: Annotated[int, Range(1, None)] = 1024,
+        start_step: Annotated[int, Range(0, None)] = 1000,
+        weight: Annotated[float, Range(0, None)] = 1.0,
+    ) -> None:
+        super().__init__()
+        self.size, self.start_step, self.weight = size, start_step, weight
+        self.register_buffer("memory", torch.zeros(size, dim))
+        self.register_buffer("memory_labels", torch.zeros(size, dtype=torch.long))
+        self.register_buffer("held", torch.tensor(0))
+        self.register_buffer("next_slot", torch.tensor(0))
+        self.register_buffer("steps", torch.tensor(0))
+
+    def forward(self, loss: nn.Module, emb_BD: Tensor, labels_B: Tensor) -> Tensor:
+        if not getattr(loss, "takes_references", True):
+            refuse_references(loss, self.memory)  # now, not when the memory joins in
+        started = int(self.steps) >= self.start_step
+        if self.training:
+            self._enqueue(emb_BD.detach(), labels_B)
+            self.steps.add_(1)
+        value: Tensor = loss(emb_BD, labels_B)
+        held = int(self.held)
+        if not (started and held and self.weight > 0):
+            return value
+        return value + self.weight * loss(emb_BD, labels_B, self.memory[:held], self.memory_labels[:held])
+
+    def figures(self) -> dict[str, float]:
+        return {"memory": float(self.held)}
+
+    @torch.no_grad()
+    def _enqueue(self, emb_BD: Tensor, labels_B: Tensor) -> None:
+        """Over the oldest items; of a batch larger than the memory the last S samples stay."""
+        count = len(labels_B)
+        kept = torch.arange(max(0, count - self.size), count, device=labels_B.device)
+        slots = (self.next_slot + kept) % self.size
+        self.memory[slots] = emb_BD[kept].to(self.memory.dtype)
+        self.memory_labels[slots] = labels_B[kept]
+        self.next_slot.add_(count).remainder_(self.size)
+        self.held.add_(count).clamp_(max=self.size)
