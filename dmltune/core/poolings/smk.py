@@ -1,0 +1,44 @@
+"""Trainable selective match kernel, as the global descriptor it is trained by.
+
+B images, D channels, N positions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dmltune.core.components import Range
+from dmltune.core.poolings import Pooling
+from dmltune.core.poolings._local import local_features, magnitude, padding_of, raised, weighted_sum
+
+
+class Smk(Pooling):
+    """Σ_n ‖f_n‖ f̄_n / Σ_n ‖f_n‖ (Tolias, Jenicek and Chum 2020), f̄ the map after local averaging, 3×3 and
+    of the positions inside the map only.
+
+    This is the paper's global descriptor, which the match kernel is learned through and whose inner products
+    are the kernel's sum over all pairs of features; selection and binary codes come after training there
+    and are left out, as the thesis' comparison does. The paper divides by the largest norm: same direction.
+    """
+
+    def __init__(self, *, kernel_size: Annotated[int, Range(1, None)] = 3) -> None:
+        super().__init__()
+        self.kernel_size, self.padding = kernel_size, padding_of(kernel_size)
+
+    def forward(self, features_BDHW: Tensor) -> Tensor:
+        features_BDHW = raised(features_BDHW)
+        local_BND = local_features(features_BDHW)
+        norm_BN = torch.linalg.vector_norm(local_BND / magnitude(local_BND, 1, 2), dim=-1)
+        total_B1 = norm_BN.sum(1, keepdim=True)
+        nothing_B1 = total_B1 == 0
+        share_BN = torch.where(
+            nothing_B1, 1 / norm_BN.shape[1], norm_BN / torch.where(nothing_B1, 1, total_B1)
+        )
+        smooth_BDHW = F.avg_pool2d(
+            features_BDHW, self.kernel_size, stride=1, padding=self.padding, count_include_pad=False
+        )
+        return weighted_sum(share_BN, smooth_BDHW.flatten(2).mT)
