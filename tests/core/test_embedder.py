@@ -103,7 +103,7 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "weights", "message"),
     [
-        ("bn_inception", "none", "not in this version yet"),
+        ("bn_inception", "imagenet", "weights imagenet of bn_inception cannot be fetched"),
         ("resnet2", "none", "no 'resnet2' in backbones; did you mean 'resnet20'"),
         ("resnet20", "packaged", "no weights 'packaged' for this backbone"),
         ("resnet20", "imagnet", "weights must be none, packaged, imagenet or the path"),
