@@ -48,8 +48,7 @@ def evaluate(
     embedder.load_state_dict(state_dict)
 
     images, indices = _images(experiment, split, data_root)
-    labels_N = torch.from_numpy(images.labels_N[indices])
-    metrics = retrieval_metrics(_embed(embedder, images, indices, experiment.data.size), labels_N)
+    metrics = _metrics(_embed(embedder, images, indices, experiment.data.size), images, indices)
     document: dict[str, Any] = {
         "name": found.data.tags.get("dmltune.search", run),
         "trial": found.data.tags.get("dmltune.number", ""),
@@ -58,13 +57,16 @@ def evaluate(
         "data": experiment.data.name,
         "fingerprint": images.fingerprint,
         "images": len(indices),
-        "classes": len(set(labels_N.tolist())),
+        "classes": len(set(images.labels_N[indices].tolist())),
         "trained_on": about["data"],
         "step": about["step"],
         **metrics,
     }
+    if images.query_N is not None:
+        queries = int(images.query_N[indices].sum())
+        document |= {"queries": queries, "gallery": len(indices) - queries}
     if experiment.data.size <= SMALL:
-        raw = retrieval_metrics(_raw_pixels(images, indices, experiment.data.size), labels_N)
+        raw = _metrics(_raw_pixels(images, indices, experiment.data.size), images, indices)
         document["raw_pixels"] = {key: raw[key] for key in ("map_at_r", "precision_at_1")}
     numbers = {f"{split}_{k}": float(v) for k, v in metrics.items()}
     tracker.log(found.info.run_id, int(about["step"]), numbers)
@@ -93,6 +95,15 @@ def _images(experiment: Experiment, split: str, data_root: Path | None) -> tuple
         return test, range(len(test))
     train = training_images(experiment, str(data_root) if data_root else None)
     return train, validation_split(experiment, train).validation_N
+
+
+def _metrics(emb_ND: Tensor, images: ImageSet, indices: Indices) -> dict[str, float]:
+    """All against all, or the queries against the gallery where a data set has both."""
+    labels_N = torch.from_numpy(images.labels_N[indices])
+    if images.query_N is None:
+        return retrieval_metrics(emb_ND, labels_N)
+    query_N = torch.from_numpy(images.query_N[indices])
+    return retrieval_metrics(emb_ND[query_N], labels_N[query_N], emb_ND[~query_N], labels_N[~query_N])
 
 
 @torch.inference_mode()

@@ -34,10 +34,11 @@ class ImageSet:
     class_names: tuple[str, ...]
     fingerprint: str  # the first 16 hexadecimal digits of a SHA-256
     reader: Reader = field(repr=False)
-    category_N: Ints | None = None  # 0 … number of categories − 1
+    category_N: Ints | None = None  # 0 … number of categories − 1, or −1 where it is not known
     category_names: tuple[str, ...] = ()
     margin: float = PHOTO_MARGIN
     key: str = ""
+    query_N: NDArray[np.bool_] | None = None  # asks (else it is in the gallery); None: every image does both
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -70,6 +71,7 @@ class ImageSet:
             fingerprint=f"{self.fingerprint}-{count}",
             reader=lambda indices, side: self.reader(kept_N[indices], side),
             category_N=None if self.category_N is None else self.category_N[kept_N],
+            query_N=None if self.query_N is None else self.query_N[kept_N],
             key=self.key and f"{self.key}-{count}",
         )
 

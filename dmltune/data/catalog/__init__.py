@@ -39,3 +39,13 @@ def load(name: str, part: Part, root: Path | None = None, **options: Any) -> Ima
         if option not in known:
             raise UserError(f"unknown option '{option}' of data set '{name}'{nearest(option, known)}")
     return cast(ImageSet, loader(part, root, **options))
+
+
+def lacking(images: ImageSet) -> str:
+    """What a part has of what was published, if not all of it: 12 of 8,054 images, 4 of 98 classes."""
+    published = getattr(importlib.import_module(f"{__name__}.{images.name}"), "PUBLISHED", {})
+    found = len(images), images.num_classes
+    if images.part not in published or found == published[images.part]:
+        return ""
+    pairs = zip(found, published[images.part], ("images", "classes"), strict=True)
+    return ", ".join(f"{have:,} of {full:,} {what}" for have, full, what in pairs)

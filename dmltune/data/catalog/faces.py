@@ -1,0 +1,54 @@
+"""faces: aligned faces, a folder for each person: faces/train/PERSON/*.jpg and, to test on, other people in
+faces/test/PERSON/*.jpg. Without a folder train every folder but test is a person to train on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from dmltune.data.catalog._files import REMEDY, Source
+from dmltune.data.images import ImageSet, Part
+from dmltune.errors import UserError
+
+FOLDER = "faces"
+SOURCE = Source("faces", (FOLDER,), ())
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
+
+
+def load(part: Part, root: Path | None = None) -> ImageSet:
+    """`root` has the folder faces, or is such a folder with `train` in it."""
+    folder = _find(root)
+    within = folder / part
+    if part == "test" and not within.is_dir():
+        raise UserError(f"faces: no people to test on; put a folder for each into {within}.")
+    people = folder if part == "train" and not within.is_dir() else within
+    paths, labels, names = [], [], []
+    for person in sorted(entry for entry in people.iterdir() if entry.is_dir()):
+        if person.name.startswith(".") or (people == folder and person.name == "test"):
+            continue
+        found = sorted(file.name for file in person.iterdir() if file.suffix.lower() in SUFFIXES)
+        paths += [f"{person.name}/{name}" for name in found]
+        labels += [len(names)] * len(found)
+        names += [person.name] if found else []
+    if not paths:
+        raise UserError(f"faces: no image in the folders of {people}; put a folder for each person there.")
+    return SOURCE.images(
+        part,
+        people,
+        paths,
+        np.array(labels, dtype=np.int64),
+        names,
+        within=people,
+        listed=people,
+        margin=1.0,  # aligned and cropped already: evaluation looks at the whole frame
+    )
+
+
+def _find(root: Path | None) -> Path:
+    base = SOURCE.base(root)
+    if (base / FOLDER).is_dir():
+        return base / FOLDER
+    if (base / "train").is_dir():
+        return base
+    raise UserError(f"no {FOLDER} (with a folder for each person) in {base}; {REMEDY}")

@@ -1,0 +1,47 @@
+"""PKU VehicleID: photos of vehicles by surveillance cameras. About half of them have a model label, which is
+their category."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from dmltune.data.catalog._files import Source, dense
+from dmltune.data.images import ImageSet, Part
+from dmltune.errors import UserError
+
+TRAIN = "train_test_split/train_list.txt"
+MODELS = "attribute/model_attr.txt"
+SIZES = (800, 1600, 2400)  # vehicles in the small, medium and large test list of the papers
+SOURCE = Source("vehicleid", ("VehicleID_V1.0", "VehicleID"), ((TRAIN, MODELS),))
+PUBLISHED: dict[Part, tuple[int, int]] = {"train": (113346, 13164), "test": (20038, 2400)}  # images, classes
+
+
+def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400] = 2400) -> ImageSet:
+    """`root` is the folder VehicleID_V1.0 or the one it is in; `vehicles` chooses the test list."""
+    if vehicles not in SIZES:
+        raise UserError(f"vehicleid: vehicles must be 800, 1600 or 2400; got {vehicles!r}")
+    folder = SOURCE.find(root)
+    listed = folder / (TRAIN if part == "train" else f"train_test_split/test_list_{vehicles}.txt")
+    rows = SOURCE.table(listed, columns=2)  # image name without .jpg, vehicle
+    classes, _, labels_N = dense(SOURCE.numbers(listed, [row[1] for row in rows]))
+    attributes = SOURCE.table(folder / MODELS, columns=2)  # vehicle, model
+    pairs = SOURCE.numbers(folder / MODELS, [field for row in attributes for field in row]).reshape(-1, 2)
+    model_of = dict(pairs.tolist())
+    model_C = np.array([model_of.get(vehicle, -1) for vehicle in classes.tolist()], dtype=np.int64)
+    models = np.unique(model_C[model_C >= 0])
+    category_C = np.where(model_C >= 0, np.searchsorted(models, model_C), -1)
+    return SOURCE.images(
+        part,
+        folder,
+        [f"{name}.jpg" for name, _ in rows],
+        labels_N,
+        [f"vehicle {number}" for number in classes],
+        within=folder / "image",
+        listed=listed,
+        details=[labels_N.tolist(), category_C.tolist()],
+        category_N=category_C.astype(np.int64)[labels_N],
+        category_names=tuple(f"model {number}" for number in models),
+    )

@@ -1,0 +1,139 @@
+"""`dmltune.evaluate` where a data set has queries and a gallery, against loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from data import tiny_layouts
+
+from dmltune import evaluation
+from dmltune.data import catalog
+from dmltune.data.feed import evaluation_batches
+from dmltune.data.images import ImageSet, Ints, Pixels
+from dmltune.experiment import load_experiment
+from dmltune.store import Store
+from dmltune.train.build import build_embedder
+
+SPACE = """
+data: {name: inshop, size: 24}
+backbone: resnet20
+embedding: {dim: 8}
+loss: contrastive
+max_steps: 100
+"""
+
+
+def image_set(labels: list[int], query: list[bool] | None) -> ImageSet:
+    def read(indices: Ints, side: int | None) -> list[Pixels]:
+        raise AssertionError("the metrics read no image")
+
+    names = tuple(map(str, range(max(labels) + 1)))
+    query_N = None if query is None else np.array(query)
+    return ImageSet("memory", "test", np.array(labels), names, "0" * 16, read, query_N=query_N)
+
+
+def by_loops(
+    emb: list[list[float]], labels: list[int], asks: list[bool], answers: list[bool]
+) -> dict[str, float]:
+    """P@1, P@R and MAP@R of the queries that have a match, and how many have none."""
+    sums, counted, without = np.zeros(3), 0, 0
+    for q in range(len(emb)):
+        if not asks[q]:
+            continue
+        others = [g for g in range(len(emb)) if answers[g] and g != q]
+        near = sorted(
+            others, key=lambda g: (sum((a - b) ** 2 for a, b in zip(emb[q], emb[g], strict=True)), g)
+        )
+        matches = [labels[g] == labels[q] for g in near]
+        r = sum(matches)
+        if r == 0:
+            without += 1
+            continue
+        precision = [sum(matches[: i + 1]) / (i + 1) for i in range(r)]
+        counted += 1
+        sums += [
+            matches[0],
+            sum(matches[:r]) / r,
+            sum(p for p, hit in zip(precision, matches[:r], strict=True) if hit) / r,
+        ]
+    names = ("precision_at_1", "r_precision", "map_at_r")
+    found = dict(zip(names, (sums / max(1, counted)).tolist(), strict=True))
+    return {**found, "queries_without_match": float(without)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_queries_are_ranked_against_the_gallery_only(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels, query = rng.integers(0, 5, 40).tolist(), (rng.random(40) < 0.4).tolist()
+    emb_ND = torch.from_numpy(rng.normal(size=(40, 3)))
+    chosen = rng.permutation(40)[:30]
+    images = image_set(labels, query)
+    found = evaluation._metrics(emb_ND[torch.from_numpy(chosen)], images, chosen)
+    points, kinds = emb_ND[torch.from_numpy(chosen)].tolist(), [labels[i] for i in chosen]
+    asks = [query[i] for i in chosen]
+    expected = by_loops(points, kinds, asks, [not ask for ask in asks])
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+def test_without_queries_every_image_asks_all_others() -> None:
+    rng = np.random.default_rng(7)
+    labels = rng.integers(0, 6, 30).tolist()
+    emb_ND = torch.from_numpy(rng.normal(size=(30, 3)))
+    found = evaluation._metrics(emb_ND, image_set(labels, None), range(30))
+    expected = by_loops(emb_ND.tolist(), labels, [True] * 30, [True] * 30)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+class OneRun:
+    """In place of the tracker: a store with one run that has a model."""
+
+    logged: dict[str, float] = {}
+
+    def __init__(self, store: Store) -> None:
+        self.client = None
+
+    def find(self, name: str) -> Any:
+        return SimpleNamespace(
+            info=SimpleNamespace(run_id="1"), data=SimpleNamespace(tags={"dmltune.search": name})
+        )
+
+    def model_folder(self, run_id: str) -> Path:
+        return Path("unused")
+
+    def log(self, run_id: str, step: int, numbers: dict[str, float]) -> None:
+        OneRun.logged = numbers
+
+
+def test_in_shop_is_evaluated_queries_against_gallery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    tiny_layouts.write("inshop", tmp_path, 6, 4)
+    monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
+    experiment = load_experiment(str(tmp_path / "tiny.yaml"))
+    torch.manual_seed(0)
+    embedder = build_embedder(experiment, "l2").eval()
+    about = {"experiment": experiment.to_dict(), "normalise": "l2", "data": "0" * 16, "step": 10}
+    monkeypatch.setattr(evaluation, "Tracker", OneRun)
+    monkeypatch.setattr(evaluation.checkpoint, "load_model", lambda folder: (embedder.state_dict(), about))
+
+    document = evaluation.evaluate("tiny", split="test", store=Store(tmp_path), data_root=tmp_path)
+
+    test = catalog.load("inshop", "test", tmp_path)
+    assert test.query_N is not None
+    with torch.no_grad():
+        batches = [(embedder(batch), batch) for batch, _ in evaluation_batches(test, range(len(test)), 24)]
+    asks, labels = test.query_N.tolist(), test.labels_N.tolist()
+    answers = [not ask for ask in asks]
+    expected = by_loops(torch.cat([emb for emb, _ in batches]).double().tolist(), labels, asks, answers)
+    assert {name: document[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    raw = torch.cat([batch[:, :1].flatten(1) for _, batch in batches]).double() / 255
+    expected = by_loops(raw.tolist(), labels, asks, answers)
+    assert document["raw_pixels"]["map_at_r"] == pytest.approx(expected["map_at_r"], abs=1e-6)
+    assert (document["images"], document["queries"], document["gallery"]) == (24, 6, 18)
+    assert OneRun.logged["test_map_at_r"] == pytest.approx(document["map_at_r"])
