@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,52 @@ def test_an_error_while_reading_ahead_reaches_the_caller(images: ImageSet) -> No
     with pytest.raises(UserError, match="image 3 cannot be read"):
         list(chosen.validation())
     chosen.close()
+
+
+def test_hard_batches_reach_two_ranks_and_one_alike_with_the_categories_of_the_training_images(
+    images: ImageSet,
+) -> None:
+    # By class; the categories of the validation classes are others and never show.
+    part = split(images.labels_N, "ablation")
+    trained = np.unique(images.labels_N[part.train_N])
+    category_C = np.full(images.num_classes, 9)
+    category_C[trained] = np.arange(len(trained)) % 3
+    sorted_out = replace(images, category_N=category_C[images.labels_N])
+    alone = feed(sorted_out, categories=2)
+    ranks = [feed(sorted_out, categories=2, rank=rank, world=2) for rank in range(2)]
+    seen = set()
+    for step in range(6):
+        whole, labels_B = alone.batch(step)
+        shares = [rank.batch(step) for rank in ranks]
+        assert torch.equal(torch.cat([share for share, _ in shares]), whole)
+        assert torch.equal(torch.cat([labels for _, labels in shares]), labels_B)
+        halves = [set(category_C[trained[half]].tolist()) for half in labels_B.numpy().reshape(2, 4)]
+        assert [len(half) for half in halves] == [1, 1]
+        seen.add(tuple(sorted(halves[0] | halves[1])))
+    assert seen == {(0, 1), (0, 2), (1, 2)}
+
+
+def test_the_glyphs_come_in_batches_of_two_scripts(glyphs: dict[Part, ImageSet]) -> None:
+    train = glyphs["train"]
+    chosen = feed(train, categories=2, batch_size=32, samples_per_class=4, size=32, augment="none")
+    part = split(train.labels_N, "ablation")
+    assert train.category_N is not None
+    script_C = train.category_N[part.train_N][np.unique(train.labels_N[part.train_N], return_index=True)[1]]
+    scripts = script_C[chosen.batch(3)[1].numpy()]
+    assert (np.unique(scripts[:16]).size, np.unique(scripts[16:]).size, np.unique(scripts).size) == (1, 1, 2)
+
+
+def test_hard_batches_of_images_without_categories_are_refused(images: ImageSet) -> None:
+    with pytest.raises(UserError, match=r"need a data set with categories; leave categories out\."):
+        feed(images, categories=2)
+
+
+def test_class_counts_are_those_of_the_training_images_by_label(images: ImageSet) -> None:
+    chosen = feed(images)
+    part = split(images.labels_N, "ablation")
+    expected = [(images.labels_N == c).sum() for c in np.unique(images.labels_N[part.train_N])]
+    assert chosen.class_counts.tolist() == expected
+    assert len(expected) == chosen.num_classes
 
 
 def test_a_batch_that_workers_cannot_share_is_refused(images: ImageSet) -> None:
