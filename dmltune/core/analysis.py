@@ -53,7 +53,7 @@ _DRAWS = 10_000
 def subspace_overlap(emb: Tensor, labels: Tensor, k: int) -> float:
     """r_w = trace(Uᵀ S_w U) / trace(S_w), U the k leading eigenvectors of S_c (eq. 7 and 8).
 
-    S_c = 1/C Σ μ_cᵀ μ_c and S_w = 1/C Σ_c 1/N_c Σ σᵀ σ with row vectors; S_c is not centred, and the μ in S_w is
+    S_c = 1/C Σ μ_cᵀ μ_c and S_w = 1/C Σ_c 1/N_c Σ σᵀ σ with row vectors. S_c is not centred; the μ in S_w is
     that of the point's class (eq. 7 mixes the indices up). More than C eigenvectors are not unique.
     """
     if not 1 <= k <= emb.shape[1]:
@@ -63,8 +63,8 @@ def subspace_overlap(emb: Tensor, labels: Tensor, k: int) -> float:
 
 @torch.no_grad()
 def overlap_curve(emb: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(energy_D, overlap_D) of figure 6 (c): for k = 1 … D the shares of the energy of μ and of that of σ (r_w)
-    which the k leading eigenvectors of S_c hold.
+    """(energy_D, overlap_D) of figure 6 (c): for k = 1 … D the shares of the energy of μ and of σ (r_w) that
+    the k leading eigenvectors of S_c hold.
     """
     return _overlap_curve(_Classes.of(emb, labels))
 

@@ -19,6 +19,9 @@ class Transform(nn.Module, ABC):
 
     weight: float = 0.0
 
+    def __init__(self) -> None:  # nn.Module's takes anything, and a signature is a schema
+        super().__init__()
+
     @abstractmethod
     def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
         """(generated_GD, labels_G), normalised and with gradient to the batch; G may be 0.

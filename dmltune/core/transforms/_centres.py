@@ -37,7 +37,7 @@ class Centres(nn.Module):
         """One random sample of each class of the batch becomes its centre ("Pick" of table 6)."""
         draw_B = torch.randperm(len(labels_B), generator=generator).to(labels_B.device)
         same_BB = labels_B.unsqueeze(1) == labels_B
-        picked_B = torch.where(same_BB, draw_B, -1).amax(1) == draw_B
+        picked_B = ~(same_BB & (draw_B > draw_B.unsqueeze(1))).any(1)
         self.values[labels_B[picked_B]] = x_BD[picked_B].to(self.values.dtype)
 
     def known(self) -> Tensor:
