@@ -66,6 +66,28 @@ def test_an_unknown_parameter_is_an_error_with_the_nearest_one() -> None:
         components.build("losses", "contrastive", {}, {"dim": 3})
 
 
+def test_a_file_of_a_family_may_make_a_class_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dmltune.core.losses import from_pml
+
+    made: list[str] = []
+
+    class Made:
+        def __init__(self, *, dim: int, strength: float | int | None = 1.0) -> None:
+            self.dim, self.strength = dim, strength
+
+    def component(model: str) -> type:
+        made.append(model)
+        return Made
+
+    monkeypatch.setattr(from_pml, "component", component)
+    assert components.find("losses", "pml/Some") is Made
+    assert made == ["Some"]
+    built = components.build("losses", "pml/Some", {"dim": 3, "num_classes": 2}, {"strength": 2})
+    assert (built.dim, built.strength) == (3, 2)
+    with pytest.raises(UserError, match="pml/Some: strength must be a number or null; got 'x'"):
+        components.build("losses", "pml/Some", {"dim": 3}, {"strength": "x"})
+
+
 def test_a_range_says_what_it_wants() -> None:
     assert str(Range(0, 1, low_open=True)) == "above 0 and at most 1"
     assert str(Range(None, 2, high_open=True)) == "below 2"
@@ -80,6 +102,7 @@ import dmltune.core
 for module in pkgutil.walk_packages(dmltune.core.__path__, "dmltune.core."):
     importlib.import_module(module.name)
 unwanted = {"ray", "mlflow", "optuna", "yaml", "ruamel", "pydantic", "rich", "timm", "torchvision"}
+unwanted |= {"pytorch_metric_learning", "scipy"}
 print(sorted(unwanted & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

@@ -42,9 +42,7 @@ class Arcface(ProxyLoss):
 
 
 def shifted_cosine(cosine: Tensor, margin: float) -> Tensor:
-    """cos(θ + m) of cos θ by the addition theorem, without the angle: cos θ cos m − sin θ sin m; cos θ − m·sin m
-    for θ ≥ π − m.
-    """
+    """cos(θ + m) = cos θ cos m − sin θ sin m of cos θ, without the angle; cos θ − m·sin m for θ ≥ π − m."""
     square = ((1 - cosine) * (1 + cosine)).clamp(min=0)
     # not in the paper: linear below _FLAT, so that the gradient is finite at cos θ = ±1
     sine = torch.where(square > _FLAT, square.clamp(min=_FLAT).sqrt(), square / math.sqrt(_FLAT))

@@ -8,6 +8,7 @@ are given by their own distance, so that embeddings shortened by lip become unit
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -31,13 +32,15 @@ _OBJECTS = frozenset(
         "collect_stats",
     }
 )
-_TWO_VIEWS = (
-    "compares two views of an image and takes no labels. Use a loss with labels, such as pml/SupConLoss"
-)
+_NO_LABELS = "takes no labels. Use a loss that does, such as pml/SupConLoss"
 _REFUSED = {
     "CrossBatchMemory": "wraps another loss. Use that loss with references: xbm",
     "MultipleLosses": "wraps other losses. Use one of them",
-    "SelfSupervisedLoss": _TWO_VIEWS,
+    "SelfSupervisedLoss": _NO_LABELS,
+    # 2.9: the target of a sample is the position in the batch that its class number names
+    "InstanceLoss": "takes class numbers for positions in the batch. Use pml/NormalizedSoftmaxLoss",
+    # 2.9: reshapes the batch with the two numbers exchanged
+    "SmoothAPLoss": "is right for as many classes as samples a class in a batch only. Use fastap",
 }
 _PACKAGED = "EmbeddingsAlreadyPackagedAsTriplets"
 """A miner that wants batches in an order of its own."""
@@ -64,6 +67,7 @@ class FromPml(nn.Module):
         missing = [name for name in needed if name not in values]
         if missing:
             raise UserError(f"pml/{self.model} needs {' and '.join(missing)}")
+        _hush()
         given = {theirs: values.pop(ours) for theirs, ours in _given(self.loss_class).items()}
         with self._said_in_a_line():
             self.loss = self.loss_class(**given, **values)
@@ -121,7 +125,7 @@ def component(model: str) -> type[FromPml]:
         raise UserError(f"pytorch-metric-learning has no loss '{model}'{nearest(model, found)}")
     loss_class = found[model]
     if _calls(loss_class, "labels_not_supported"):
-        raise UserError(f"pml/{model} {_TWO_VIEWS}.")
+        raise UserError(f"pml/{model} {_NO_LABELS}.")
     given = dict.fromkeys(_given(loss_class).values(), inspect.Parameter.empty)
     parameters = [_keyword(name) for name in given]
     for name, parameter in _arguments(loss_class).items():
@@ -180,9 +184,8 @@ def _arguments(loss_class: Any) -> dict[str, inspect.Parameter]:
     """What the constructor takes, and what it hands on to parent losses through **kwargs."""
     base = _library("pml").losses.BaseMetricLossFunction
     found: dict[str, inspect.Parameter] = {}
-    owners = [
-        c for c in loss_class.__mro__ if issubclass(c, base) and c is not base and "__init__" in vars(c)
-    ]
+    family = [c for c in loss_class.__mro__ if issubclass(c, base) and c is not base]
+    owners = [c for c in family if "__init__" in vars(c)]
     for owner in owners:
         own = list(inspect.signature(owner.__init__).parameters.values())[1:]
         for parameter in own:
@@ -232,6 +235,13 @@ def _keyword(name: str, annotation: Any = Any, default: Any = inspect.Parameter.
 def _calls(loss_class: Any, helper: str) -> bool:
     """Whether the loss refuses something by this helper of the library."""
     return helper in loss_class.compute_loss.__code__.co_names
+
+
+def _hush() -> None:
+    """Ignore what the library is warned of by numpy and torch: nobody who uses it can act on that."""
+    library = "pytorch_metric_learning"
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=library)
+    warnings.filterwarnings("ignore", "Using a non-tuple sequence", UserWarning, library)
 
 
 def _register_plain_tensors(loss: nn.Module) -> None:

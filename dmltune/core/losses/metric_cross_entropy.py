@@ -1,6 +1,7 @@
 """Metric cross-entropy (seed 002): a cross-entropy that is a metric between probability vectors.
 
-B samples, C classes. t = |x − y|, k = b/(a + 1): d(x, y) = −log(1 + a − b t^p) + log(1 + a) = −log(1 − k t^p).
+d(x, y) = −log(1 + a − b t^p) + log(1 + a) = −log(1 − k t^p) with t = |x − y| and k = b/(a + 1).
+B samples, C classes.
 """
 
 from __future__ import annotations
@@ -88,17 +89,17 @@ class MetricCrossEntropy(ProxyLoss):
 
 
 def _log_one_minus(log_x_BC: Tensor) -> Tensor:
-    """log(1 − x) of probabilities: for the largest the log of the sum of all others, so that nothing cancels."""
+    """log(1 − x) of probabilities; of the largest as the log of the sum of all others: nothing cancels."""
     top_B1 = log_x_BC.argmax(-1, keepdim=True)
     others_BC = log_x_BC.scatter(-1, top_B1, torch.finfo(log_x_BC.dtype).min)
     return torch.log1p(-others_BC.exp()).scatter(-1, top_B1, others_BC.logsumexp(-1, keepdim=True))
 
 
 def _no_metric(a: float, b: float, p: float) -> str:
-    k = b / (a + 1)
+    k, got = b / (a + 1), 2 ** (p + 1) - 2 ** (2 * p)
     largest = math.floor(1e4 * math.log2(1 + math.sqrt(1 - k))) / 1e4
     remedy = f"Use p: {largest:g} or less" if largest > 0 else f"Use b below {a + 1:g} and a smaller p"
     return (
-        f"a metric needs 2^(p+1) - 2^(2p) of at least b/(a+1) = {k:.4g}; got {2 ** (p + 1) - 2 ** (2 * p):.4g} "
-        f"at p {p:g}. {remedy}, or metric: weak for one that is none."
+        f"a metric needs 2^(p+1) - 2^(2p) of at least b/(a+1) = {k:.4g}; got {got:.4g} at p {p:g}. "
+        f"{remedy}, or metric: weak for one that is none."
     )
