@@ -51,7 +51,9 @@ class Embedder(nn.Module):
     def pooled(self, images_B3HW: Tensor, attributes: bool = False) -> tuple[Tensor, Tensor | None]:
         """(points that are not normalised yet, pseudo-attributes of eq. 5.2.3 where they are asked for)."""
         features_BDHW = self.map(images_B3HW)
-        return self.pooling.with_attributes(features_BDHW) if attributes else (self.pooling(features_BDHW), None)
+        return (
+            self.pooling.with_attributes(features_BDHW) if attributes else (self.pooling(features_BDHW), None)
+        )
 
     def normalised(self, pooled_BD: Tensor) -> Tensor:
         return lip(pooled_BD) if self.normalise == "lip" else l2_normalise(pooled_BD)

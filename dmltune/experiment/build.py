@@ -46,7 +46,7 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     if between_keys:
         rules.check_values(trees.flatten(experiment.to_dict()))
         for section in components.CHECKED_TOGETHER:
-            reason = components.refused(section, complete[section])
+            reason = components.refused(section, complete[section], experiment.embedding.dim)
             if reason:
                 raise Problem(reason, *((section, key) for key in complete[section]))
     if experiment.searchable:

@@ -94,8 +94,11 @@ def needs(section: str, values: Any, key: str) -> bool:
     return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
-def refused(section: str, values: Mapping[str, Any]) -> str | None:
-    """Why a component does not take these values together, asked of the component itself, or None."""
+def refused(section: str, values: Mapping[str, Any], dim: int) -> str | None:
+    """Why a component does not take these values together, asked of the component itself, or None.
+
+    Only a pooling gets the real number of dimensions: it may have to divide it, and is small.
+    """
     import torch
 
     from dmltune.core import components
@@ -103,7 +106,7 @@ def refused(section: str, values: Mapping[str, Any]) -> str | None:
     chosen = {key: value for key, value in values.items() if key != "name"}
     with torch.random.fork_rng(devices=[]):
         try:
-            given = {**_TINY, "class_counts": torch.ones(2, dtype=torch.long)}
+            given = {**_TINY, "channels": dim, "class_counts": torch.tensor([0, 2**40])}
             components.build(PACKAGES[section], values["name"], given, chosen)
         except UserError as error:
             return f"{section} '{values['name']}': {error}"

@@ -102,7 +102,9 @@ class Experiment(Section):
     def settings(self) -> dict[str, Any]:
         """Dotted key → value of all that makes this run what it is, for people who compare runs."""
         return {
-            key: value for key, value in trees.flatten(self.to_dict()).items() if not key.startswith("presets.")
+            key: value
+            for key, value in trees.flatten(self.to_dict()).items()
+            if not key.startswith("presets.")
         }
 
     def with_values(self, values: Mapping[str, Any]) -> Experiment:

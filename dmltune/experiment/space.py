@@ -101,8 +101,8 @@ class SearchSpace:
             return str(problem)
         searched = {name.split(".")[0] for name in active}
         for section in components.CHECKED_TOGETHER:
-            if section in searched:
-                reason = components.refused(section, trees.section_of(view, section))
+            if section in searched or (section == "pooling" and "embedding" in searched):
+                reason = components.refused(section, trees.section_of(view, section), view["embedding.dim"])
                 if reason:
                     return reason
         return None

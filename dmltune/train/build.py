@@ -71,7 +71,9 @@ def build_objective(experiment: Experiment, feed: Feed) -> Objective:
     refs = references.load(chosen.name, classes, dim, **chosen.parameters)
     loss = losses.load(experiment.loss.name, classes, dim, **experiment.loss.parameters)
     embedder = build_embedder(experiment, refs.normalise)
-    return Objective(embedder, loss, refs, _transform(experiment, feed), _zero_shot(experiment, embedder, classes))
+    return Objective(
+        embedder, loss, refs, _transform(experiment, feed), _zero_shot(experiment, embedder, classes)
+    )
 
 
 def _transform(experiment: Experiment, feed: Feed) -> transforms.Transform | None:
@@ -88,7 +90,9 @@ def _zero_shot(experiment: Experiment, embedder: Embedder, num_classes: int) -> 
     chosen = experiment.zero_shot
     if chosen.weight == 0:
         return None
-    return ZeroShot(num_classes, embedder.pooling.attributes, chosen.weight, chosen.ridge, chosen.scale)
+    return ZeroShot(
+        num_classes, embedder.pooling.attributes, chosen.weight, chosen.ridge, chosen.scale, embedder.dim
+    )
 
 
 def build_optimizer(experiment: Experiment, objective: Objective) -> torch.optim.Optimizer:

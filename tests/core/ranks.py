@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import toy
+from support import combinations
 
 from dmltune.core import checkpoint, collectives
 from dmltune.core.fit import Diverged, Schedule, fit
@@ -24,14 +25,29 @@ CASES: dict[str, dict[str, Any]] = {
 }
 SMALL = {"patience": 1, "proxies": 2, "pool_size": 3}
 STEPS = 3
+COMBINATIONS = combinations.combinations()
+
+
+def settings_of(case: str) -> dict[str, Any]:
+    if case in CASES:
+        return {**CASES[case], **(SMALL if case.startswith("ccp") else {})}
+    parts = COMBINATIONS[case]
+    sections = ("loss", "pooling", *(("transform",) if parts["transform"] != "identity" else ()))
+    chosen: dict[str, Any] = {
+        section: (parts[section], combinations.parameters(parts, section)) for section in sections
+    }
+    if parts.get("zero_shot"):
+        chosen["zero_shot"] = ("", {})
+    refs = combinations.parameters(parts, "references")
+    return {"kind": parts["references"], "optimizer": "sgd", "lr": 0.05, "parts": chosen, **refs}
 
 
 def train(case: str, rank: int, world: int, folder: Path) -> list[dict[str, float]]:
     """Three optimiser steps with a validation after each; all tensors go to FOLDER/CASE-RANK."""
     torch.manual_seed(0)
     schedule = Schedule(max_steps=STEPS, validate_every=1, metric="covering_radius", mode="min")
-    feed, settings = toy.ToyFeed(rank, world), {**CASES[case], **(SMALL if case.startswith("ccp") else {})}
-    run = toy.run(schedule=schedule, feed=feed, dtype=torch.float64, **settings)
+    feed = toy.ToyFeed(rank, world)
+    run = toy.run(schedule=schedule, feed=feed, dtype=torch.float64, **settings_of(case))
     seen = [progress.metrics for progress in fit(run)]
     checkpoint.save(folder / f"{case}-{rank}", *run.state())
     return seen
@@ -46,7 +62,7 @@ class BrokenOnOneRank(toy.ToyFeed):
 def main(folder: Path, rank: int, world: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-    found: dict[str, Any] = {case: train(case, rank, world, folder) for case in CASES}
+    found: dict[str, Any] = {case: train(case, rank, world, folder) for case in [*CASES, *COMBINATIONS]}
 
     rows = torch.arange(2 * (rank + 1)).view(-1, 2) + 10 * rank
     found["gather"] = collectives.gather(rows).tolist()

@@ -121,6 +121,36 @@ def test_forty_steps_are_twenty_saved_loaded_in_a_new_run_and_twenty_more_bit_fo
         assert expected[-1].metrics["projection"] >= 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("xbm", {"transform": ("sft", {})}),
+        ("batch", {"transform": ("sft", {"form": "ftl"}), "loss": ("margin", {})}),
+        ("ccp", {"pooling": ("gsp", {"prototypes": 3}), "zero_shot": ("", {})}),
+    ],
+)
+def test_every_part_of_a_method_resumes_bit_for_bit(
+    toy: ModuleType, tmp_path: Path, kind: str, parts: dict[str, Any]
+) -> None:
+    parameters: dict[str, Any] = {"ccp": {"patience": 1, "proxies": 2, "pool_size": 3}, "batch": {}}.get(
+        kind, {"size": 20, "start_step": 2}
+    )
+    schedule = Schedule(max_steps=9, validate_every=3)
+    whole, first = (toy.run(kind, schedule, parts=parts, **parameters) for _ in range(2))
+    list(fit(whole))
+    stopped = list(fit(first, should_stop=lambda: first.step == 5))[-1]
+    assert stopped.reason == "stopped"
+    checkpoint.save(tmp_path, *first.state())
+    second = toy.run(kind, schedule, parts=parts, **parameters)
+    with torch.no_grad():
+        for tensor in second.objective.state_dict().values():
+            tensor.zero_()
+    torch.manual_seed(999)
+    second.restore(*checkpoint.load(tmp_path))
+    list(fit(second))
+    assert_same_state(second, whole)
+
+
 def test_a_stop_between_validations_keeps_everything_for_the_resumption(
     toy: ModuleType, tmp_path: Path
 ) -> None:
@@ -188,3 +218,64 @@ def test_a_metric_nobody_measures_is_refused() -> None:
         Schedule(1, 1, metric="map_at_R")
     with pytest.raises(UserError, match="validate_every must be at least 1; got 0"):
         Schedule(1, 0)
+
+
+def test_learning_rates_fall_at_their_milestones_and_a_resumed_run_knows_them(toy: ModuleType) -> None:
+    schedule = Schedule(max_steps=6, validate_every=2, milestones=(2, 5), decay=0.1)
+    whole = toy.run(schedule=schedule, lr=0.5)
+    rates = []
+    for _ in fit(whole):
+        rates.append([group["lr"] for group in whole.optimizer.param_groups])
+        if whole.step == 4:
+            half = toy.run(schedule=schedule, lr=0.5)
+            half.restore(*whole.state())
+    first = [group[0] for group in rates]
+    assert first == pytest.approx([0.5, 0.5, 0.05, 0.005])  # after steps 0, 2, 4 and 6
+    assert [group[1] / group[0] for group in rates] == pytest.approx([2.0] * 4), (
+        "new layers keep their factor"
+    )
+    list(fit(half))
+    for name, value in whole.state()[0].items():
+        assert torch.equal(half.state()[0][name], value), name
+
+
+def test_prototypes_start_among_averages_of_training_images(toy: ModuleType) -> None:
+    run = toy.run(parts={"pooling": ("gsp", {"prototypes": 3})})
+    next(iter(fit(run)))
+    embedder = run.objective.embedder.eval()
+    images = torch.cat([images for images, _, _ in toy.ToyFeed().pool(3, 0)])  # 4 · 3 points of 5 classes
+    with torch.no_grad():
+        averages_ND = embedder.map(images).mean((2, 3))
+        gaps_MN = torch.cdist(embedder.pooling.prototypes, averages_ND)
+    assert gaps_MN.amin(1).max() < 1e-5
+    assert len(set(gaps_MN.argmin(1).tolist())) == 3
+
+
+def test_the_zero_shot_loss_is_mixed_in_and_reaches_prototypes_and_labels(toy: ModuleType) -> None:
+    goal = toy.objective(
+        dtype=torch.float64, parts={"pooling": ("gsp", {"prototypes": 4}), "zero_shot": ("", {})}
+    )
+    images, labels = toy.ToyFeed().batch(0)
+    mixed = goal(images, labels)
+    weight, goal.zero_shot.weight = goal.zero_shot.weight, 0.0
+    plain = goal(images, labels)
+    goal.zero_shot.weight = 1.0
+    only = goal(images, labels)
+    torch.testing.assert_close(mixed, (1 - weight) * plain + weight * only)
+    torch.autograd.backward(only)
+    assert goal.zero_shot.class_embeddings.grad.abs().sum() > 0
+    assert goal.embedder.pooling.prototypes.grad.abs().sum() > 0
+
+
+def test_generated_features_join_with_their_weight_in_training_only(toy: ModuleType) -> None:
+    goal = toy.objective(dtype=torch.float64, parts={"transform": ("sft", {"weight": 0.5})})
+    plain = toy.objective(dtype=torch.float64)
+    goal.train()
+    plain.train()
+    for step in range(3):
+        images, labels = toy.ToyFeed().batch(step)
+        with_generated, without = goal(images, labels).detach(), plain(images, labels).detach()
+        assert bool(with_generated > without) is (step > 0), "the first batch only makes the centres"
+    draws = int(goal.transform.draws)
+    assert torch.equal(goal.eval()(images, labels), plain.eval()(images, labels))
+    assert int(goal.transform.draws) == draws

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.combinations import combinations
 from torch import nn
 
 from dmltune.core import checkpoint
@@ -18,11 +19,17 @@ from dmltune.core.batch_norm import synchronise_batch_norm
 
 SCRIPT = Path(__file__).parent / "ranks.py"
 CASES = ["batch", "batch-adam", "ccp", "ccp-adam"]
+EVERY = [*CASES, *combinations()]
 
 
 def start(folder: Path, rank: int, world: int) -> subprocess.Popen[str]:
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}",
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
     command = [sys.executable, str(SCRIPT), str(folder), str(rank), str(world)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -47,7 +54,7 @@ def found(folder: Path, rank: int) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", EVERY)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_weights_proxies_and_statistics_equal_those_of_one_process(
     results: tuple[Path, Path], case: str, rank: int
@@ -66,7 +73,7 @@ def test_weights_proxies_and_statistics_equal_those_of_one_process(
     assert moved > 3  # there was a gradient
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", EVERY)
 def test_every_rank_reports_the_figures_of_one_process(results: tuple[Path, Path], case: str) -> None:
     for rank in (0, 1):
         for mine, theirs in zip(found(results[1], rank)[case], found(results[0], 0)[case], strict=True):
@@ -83,8 +90,25 @@ def test_the_projection_changes_within_these_steps_and_the_penalty_acts(
     assert tensors["model.references.anchor_W"].numel() > 0
 
 
+@pytest.mark.parametrize("case", [name for name in EVERY if name not in CASES])
+def test_memories_wrap_around_centres_move_and_prototypes_start(
+    results: tuple[Path, Path], case: str
+) -> None:
+    tensors, _ = checkpoint.load(results[1] / f"{case}-1")
+    metrics = found(results[1], 0)[case][-1]
+    if "-xbm-" in case:
+        assert (metrics["memory"], int(tensors["model.references.next_slot"])) == (20, 36 % 20)
+    if "-ccp-" in case:
+        assert metrics["projection"] >= 2
+    if "-sft-" in case:
+        assert tensors["model.transform.centres.values"].abs().sum() > 0
+        assert int(tensors["model.transform.draws"]) >= 3
+    if "-gsp-" in case:
+        assert bool(tensors["model.embedder.pooling.started"])
+
+
 def test_both_ranks_hold_the_same_bits(results: tuple[Path, Path]) -> None:
-    for case in CASES:
+    for case in EVERY:
         one, other = (checkpoint.load(results[1] / f"{case}-{rank}")[0] for rank in (0, 1))
         assert all(torch.equal(value, other[name]) for name, value in one.items())
 

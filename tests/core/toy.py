@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dmltune.core import losses, poolings, references
+from dmltune.core import losses, poolings, references, transforms
 from dmltune.core.backbones import Backbone
 from dmltune.core.embedder import Embedder
 from dmltune.core.objective import Objective
 from dmltune.core.optimizers import build, parameter_groups
 from dmltune.core.run import Run, Schedule
+from dmltune.core.zero_shot import ZeroShot
 
 CLASSES, SIDE, DIM = 5, 8, 6
 
@@ -75,12 +76,28 @@ class ToyFeed:
 
 
 def objective(
-    kind: str = "batch", dtype: torch.dtype = torch.float32, dropout: float = 0.0, **parameters: Any
+    kind: str = "batch",
+    dtype: torch.dtype = torch.float32,
+    dropout: float = 0.0,
+    parts: dict[str, tuple[str, dict[str, Any]]] | None = None,
+    **parameters: Any,
 ) -> Objective:
+    """`parts`: section → (name, parameters) where it is not C2, average pooling and nothing else."""
     torch.manual_seed(0)
-    chosen = references.load(kind, num_classes=CLASSES, dim=DIM, **parameters)
-    embedder = Embedder(ToyBackbone(dropout), poolings.load("gap"), DIM, chosen.normalise)
-    return Objective(embedder, losses.load("contrastive", neg_margin=0.5), chosen).to(dtype)
+    parts = {"loss": ("contrastive", {"neg_margin": 0.5}), "pooling": ("gap", {}), **(parts or {})}
+
+    def part(section: str, load: Any, *given: Any) -> Any:
+        name, chosen = parts[section]
+        return load(name, *given, **chosen)
+
+    chosen = references.load(kind, CLASSES, DIM, **parameters)
+    pooling = part("pooling", poolings.load, DIM)
+    embedder = Embedder(ToyBackbone(dropout), pooling, DIM, chosen.normalise)
+    counts_C = torch.tensor([3, 30, 5, 20, 40])
+    transform = part("transform", transforms.load, CLASSES, DIM, counts_C) if "transform" in parts else None
+    zero_shot = ZeroShot(CLASSES, pooling.attributes, dim=DIM) if "zero_shot" in parts else None
+    loss = part("loss", losses.load, CLASSES, DIM)
+    return Objective(embedder, loss, chosen, transform, zero_shot).to(dtype)
 
 
 def run(
@@ -91,9 +108,10 @@ def run(
     lr: float = 1e-2,
     dtype: torch.dtype = torch.float32,
     dropout: float = 0.0,
+    parts: dict[str, tuple[str, dict[str, Any]]] | None = None,
     **parameters: Any,
 ) -> Run:
-    goal = objective(kind, dtype, dropout, **parameters)
+    goal = objective(kind, dtype, dropout, parts, **parameters)
     options = {"momentum": 0.9} if optimizer == "sgd" else {}
     built = build(optimizer, parameter_groups(goal, lr, 1e-3, new_layer_factor=2, proxy_factor=3), **options)
     return Run(goal, built, feed or ToyFeed(), schedule or Schedule(max_steps=12, validate_every=4))

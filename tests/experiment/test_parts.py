@@ -82,7 +82,9 @@ def test_a_loss_with_proxies_of_its_own_takes_no_references(message: Message) ->
 
 def test_the_zero_shot_loss_needs_a_pooling_with_attributes(message: Message) -> None:
     said = message("extends: glyphs\nzero_shot: {weight: 0.1}\n")
-    assert said.startswith(f"{FILE}:2: zero_shot.weight 0.1 needs a pooling with attributes; gap has none; use")
+    assert said.startswith(
+        f"{FILE}:2: zero_shot.weight 0.1 needs a pooling with attributes; gap has none; use"
+    )
     assert load_experiment("glyphs", ["zero_shot.weight=0.1", "pooling=gsp"]).get("zero_shot.ridge") == 0.05
 
 
