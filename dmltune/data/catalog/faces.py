@@ -23,7 +23,9 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
     if part == "test" and not within.is_dir():
         raise UserError(f"faces: no people to test on; put a folder for each into {within}.")
     people = folder if part == "train" and not within.is_dir() else within
-    paths, labels, names = [], [], []
+    paths: list[str] = []
+    labels: list[int] = []
+    names: list[str] = []
     for person in sorted(entry for entry in people.iterdir() if entry.is_dir()):
         if person.name.startswith(".") or (people == folder and person.name == "test"):
             continue

@@ -29,7 +29,7 @@ def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400
     classes, _, labels_N = dense(SOURCE.numbers(listed, [row[1] for row in rows]))
     attributes = SOURCE.table(folder / MODELS, columns=2)  # vehicle, model
     pairs = SOURCE.numbers(folder / MODELS, [field for row in attributes for field in row]).reshape(-1, 2)
-    model_of = dict(pairs.tolist())
+    model_of = dict(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True))
     model_C = np.array([model_of.get(vehicle, -1) for vehicle in classes.tolist()], dtype=np.int64)
     models = np.unique(model_C[model_C >= 0])
     category_C = np.where(model_C >= 0, np.searchsorted(models, model_C), -1)
