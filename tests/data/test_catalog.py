@@ -157,8 +157,11 @@ def test_a_missing_root_says_what_was_looked_for_where_and_the_remedy(
 def test_a_part_knows_what_it_lacks_of_what_was_published(tmp_path: Path) -> None:
     tiny_layouts.write("sop", tmp_path, 3, 2)
     tiny_layouts.write("faces", tmp_path, 3, 2)
+    tiny_layouts.write("vehicleid", tmp_path, 3, 2)
     train = catalog.load("sop", "train", tmp_path)
     assert catalog.lacking(train) == "6 of 59,551 images, 3 of 11,318 classes"
+    test = catalog.load("vehicleid", "test", tmp_path)  # how many images were published is not known
+    assert catalog.lacking(test) == "3 of 2,400 classes"
     assert catalog.lacking(catalog.load("faces", "train", tmp_path)) == ""  # not one published set
     assert catalog.lacking(catalog.load("glyphs", "train")) == ""
 

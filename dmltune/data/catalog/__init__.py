@@ -45,7 +45,8 @@ def lacking(images: ImageSet) -> str:
     """What a part has of what was published, if not all of it: 12 of 8,054 images, 4 of 98 classes."""
     published = getattr(importlib.import_module(f"{__name__}.{images.name}"), "PUBLISHED", {})
     found = len(images), images.num_classes
-    if images.part not in published or found == published[images.part]:
+    pairs = zip(found, published.get(images.part, (None, None)), ("images", "classes"), strict=True)
+    known = [(have, full, what) for have, full, what in pairs if full is not None]
+    if all(have == full for have, full, _ in known):
         return ""
-    pairs = zip(found, published[images.part], ("images", "classes"), strict=True)
-    return ", ".join(f"{have:,} of {full:,} {what}" for have, full, what in pairs)
+    return ", ".join(f"{have:,} of {full:,} {what}" for have, full, what in known)

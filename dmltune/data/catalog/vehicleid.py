@@ -16,7 +16,8 @@ TRAIN = "train_test_split/train_list.txt"
 MODELS = "attribute/model_attr.txt"
 SIZES = (800, 1600, 2400)  # vehicles in the small, medium and large test list of the papers
 SOURCE = Source("vehicleid", ("VehicleID_V1.0", "VehicleID"), ((TRAIN, MODELS),))
-PUBLISHED: dict[Part, tuple[int, int]] = {"train": (113346, 13164), "test": (20038, 2400)}  # images, classes
+# The readme of the release tells the vehicles only: its images are not quite those of the paper.
+PUBLISHED: dict[Part, tuple[int | None, int]] = {"train": (None, 13164), "test": (None, 2400)}
 
 
 def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400] = 2400) -> ImageSet:
