@@ -186,7 +186,7 @@ class _Classes:
     @classmethod
     def of(cls, emb: Tensor, labels: Tensor) -> _Classes:
         emb = _finite(emb).double()
-        _, place_N, counts_C = labels.unique(return_inverse=True, return_counts=True)
+        _, place_N, counts_C = torch.unique(labels, return_inverse=True, return_counts=True)
         sums_CD = emb.new_zeros(len(counts_C), emb.shape[1]).index_add_(0, place_N, emb)
         means_CD = sums_CD / counts_C.unsqueeze(1)
         return cls(place_N, counts_C, means_CD, emb - means_CD[place_N])
@@ -206,7 +206,7 @@ class _Classes:
         spectra_CE = self.sigma_ND.new_zeros(len(self.counts_C), width)
         order_N = self.place_N.argsort(stable=True)
         starts_C = self.counts_C.cumsum(0) - self.counts_C
-        for size in self.counts_C.unique().tolist():
+        for size in torch.unique(self.counts_C).tolist():
             chosen_C = (self.counts_C == size).nonzero().squeeze(1)
             for part in torch.split(chosen_C, max(1, _BLOCK // (size * dim))):
                 offset = torch.arange(size, device=part.device)
@@ -225,7 +225,8 @@ class _Classes:
         target = other_classes(torch.ones_like(self.counts_C, dtype=torch.bool), source, generator)
         sigma = self.sigma_ND[point]
         turned = rotate(sigma, self.means_CD[source], self.means_CD[target])
-        return torch.linalg.vector_norm(turned - sigma, dim=1)
+        shift: Tensor = torch.linalg.vector_norm(turned - sigma, dim=1)
+        return shift
 
 
 def _overlap_curve(classes: _Classes) -> tuple[Tensor, Tensor]:

@@ -61,8 +61,9 @@ def active_prototypes(histograms_BM: Tensor, labels_B: Tensor) -> Tensor:
 
     Classes in the order of their labels.
     """
-    is_CB = labels_B.unique().unsqueeze(1) == labels_B
-    return is_CB.to(histograms_BM.dtype) @ histograms_BM > 0
+    is_CB = torch.unique(labels_B).unsqueeze(1) == labels_B
+    active_CM: Tensor = is_CB.to(histograms_BM.dtype) @ histograms_BM > 0
+    return active_CM
 
 
 def principal_plane(emb_ND: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class Centres(nn.Module):
         to rank on a GPU.
         """
         x_BD = x_BD.to(self.values.dtype)
-        classes_U, place_B = labels_B.unique(return_inverse=True)
+        classes_U, place_B = torch.unique(labels_B, return_inverse=True)
         is_UB = (place_B == torch.arange(len(classes_U), device=x_BD.device).unsqueeze(1)).to(x_BD.dtype)
         sums_UD = self.values[classes_U] + is_UB @ x_BD
         self.values[classes_U] = sums_UD / (1 + is_UB.sum(1, keepdim=True))

@@ -61,4 +61,5 @@ def leading_projector(covariance_DD: Tensor, energy: float) -> Tensor:
     held_D = values_D.clamp(min=0).flip(0).cumsum(0)
     count = int((held_D < energy * held_D[-1]).sum()) + 1
     leading_DK = vectors_DD[:, -count:]
-    return leading_DK @ leading_DK.mT
+    projector_DD: Tensor = leading_DK @ leading_DK.mT
+    return projector_DD
