@@ -1,8 +1,9 @@
 """The contract of every loss. Losses and their oracles (oracles/NAME.py) are found by file name.
 
 An oracle file has EXAMPLES (parameters) and, in plain Python on nested lists,
-`oracle(emb, labels, refs, ref_labels, same, **example)` for a pair loss (`same`: the references are the batch),
-`oracle(emb, labels, weights, **example)` for a loss with proxies of its own (`weights`: its parameters by name).
+`oracle(emb, labels, refs, ref_labels, same, **example)` for a pair loss (`same`: the references are the
+batch), `oracle(emb, labels, weights, **example)` for a loss with proxies of its own (`weights`: its
+parameters by name).
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ CASES = [
 ]
 
 
-PAIRS = [case for case in CASES if getattr(components.find("losses", case.values[0]), "takes_references", True)]
+def takes_references(loss: Any) -> bool:
+    return bool(getattr(loss, "takes_references", True))
+
+
+PAIRS = [case for case in CASES if takes_references(components.find("losses", case.values[0]))]
 OTHERS = [case for case in CASES if case not in PAIRS]
 EITHER = [
     pytest.param(*case.values, refs, id=f"{case.id}-{'references' if refs else 'batch'}")
     for refs in (False, True)
     for case in (PAIRS if refs else CASES)
 ]
-
-
-def takes_references(loss: nn.Module) -> bool:
-    return bool(getattr(loss, "takes_references", True))
 
 
 def make(name: str, example: dict[str, Any], dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -171,7 +172,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
 @pytest.mark.parametrize(("name", "example", "with_references"), EITHER)
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-18, 1.0, 1e6, 1e18, 1e30])
 @pytest.mark.parametrize("equal", [False, True])
-def test_float32_gradients_are_finite_for_any_size_of_input(
+def test_float32_values_and_gradients_are_finite_for_any_size_of_input(
     name: str, example: dict[str, Any], with_references: bool, scale: float, equal: bool
 ) -> None:
     emb_BD = l2_normalise(torch.randn(1 if equal else 8, DIM)).expand(8, DIM) * scale
@@ -179,7 +180,9 @@ def test_float32_gradients_are_finite_for_any_size_of_input(
     refs_RD = emb_BD.detach().clone().requires_grad_()
     labels_B = torch.arange(8) // 2
     loss = make(name, example, torch.float32)
-    torch.autograd.backward(loss(emb_BD, labels_B, *((refs_RD, labels_B) if with_references else ())))
+    value = loss(emb_BD, labels_B, *((refs_RD, labels_B) if with_references else ()))
+    torch.autograd.backward(value)
+    assert value.isfinite()
     assert emb_BD.grad is not None
     assert emb_BD.grad.isfinite().all()
     if with_references:

@@ -1,0 +1,49 @@
+"""The multi-similarity loss."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from dmltune.core.components import Range
+from dmltune.core.losses._pairs import SimilarityLoss, log_one_plus_exp, only
+
+
+class MultiSimilarity(SimilarityLoss):
+    """Mean over all anchors of log(1 + Σ_p exp(−α(s_p − λ)))/α + log(1 + Σ_n exp(β(s_n − λ)))/β (Wang et
+    al. 2019), λ = base.
+
+    With a mining margin ε only the positives with s_p − ε < max_n s_n and the negatives with
+    s_n + ε > min_p s_p are kept; an anchor without positives or without negatives then keeps nothing. An
+    anchor without kept pairs counts as 0.
+    """
+
+    def __init__(
+        self,
+        alpha: Annotated[float, Range(0, None, low_open=True)] = 2.0,
+        beta: Annotated[float, Range(0, None, low_open=True)] = 40.0,
+        base: Annotated[float, Range(-1, 1)] = 0.5,
+        mining_margin: Annotated[float | None, Range(0, None)] = None,
+    ) -> None:
+        super().__init__()
+        self.alpha, self.beta, self.base = alpha, beta, base
+        self.mining_margin = mining_margin
+
+    def of_pairs(self, similarity_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
+        if self.mining_margin is not None:
+            positive_BR, negative_BR = self._mined(similarity_BR.detach(), positive_BR, negative_BR)
+        above_BR = similarity_BR - self.base
+        pull_B = log_one_plus_exp(only(-self.alpha * above_BR, positive_BR).logsumexp(1)) / self.alpha
+        push_B = log_one_plus_exp(only(self.beta * above_BR, negative_BR).logsumexp(1)) / self.beta
+        return (pull_B + push_B).sum() / max(1, len(similarity_BR))
+
+    def _mined(
+        self, similarity_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        nearest_negative_B1 = torch.where(negative_BR, similarity_BR, -torch.inf).amax(1, keepdim=True)
+        farthest_positive_B1 = torch.where(positive_BR, similarity_BR, torch.inf).amin(1, keepdim=True)
+        hard_positive_BR = similarity_BR - self.mining_margin < nearest_negative_B1
+        hard_negative_BR = similarity_BR + self.mining_margin > farthest_positive_B1
+        return positive_BR & hard_positive_BR, negative_BR & hard_negative_BR

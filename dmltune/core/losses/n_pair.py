@@ -1,0 +1,41 @@
+"""The multi-class N-pair loss."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor
+
+from dmltune.core.components import Range
+from dmltune.core.losses._pairs import SimilarityLoss, log_one_plus_exp, only, saturated
+
+
+class NPair(SimilarityLoss):
+    """1/|P| Σ_(i,j)∈P log(1 + Σ_k exp(s_ik − s_ij)) + l2 · mean_i ‖x_i‖², P the positive pairs, k the
+    negatives of i.
+
+    Sohn (2016) has one positive a class, which is then the negative of all other anchors: given the anchors
+    as samples and those positives as references this is his loss; in a batch every sample is an anchor and
+    meets all its positives and all its negatives. The norms are those of the samples, not of the references.
+    """
+
+    def __init__(self, l2: Annotated[float, Range(0, None)] = 0.0) -> None:
+        super().__init__()
+        self.l2 = l2
+
+    def forward(
+        self,
+        emb_BD: Tensor,
+        labels_B: Tensor,
+        refs_RD: Tensor | None = None,
+        ref_labels_R: Tensor | None = None,
+    ) -> Tensor:
+        value = super().forward(emb_BD, labels_B, refs_RD, ref_labels_R)
+        if self.l2 > 0:
+            value = value + self.l2 * saturated(emb_BD).square().sum() / max(1, len(emb_BD))
+        return value
+
+    def of_pairs(self, similarity_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
+        rivals_B = only(similarity_BR, negative_BR).logsumexp(1)
+        i, j = positive_BR.nonzero(as_tuple=True)
+        return log_one_plus_exp(rivals_B[i] - similarity_BR[i, j]).sum() / max(1, len(i))

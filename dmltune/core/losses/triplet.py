@@ -1,0 +1,75 @@
+"""The triplet loss over all triplets, without ever listing them.
+
+B samples, R references, P the largest number of positives a sample has; a anchor, p positive, n negative.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from dmltune.core.components import Range
+from dmltune.core.losses._pairs import PairLoss
+
+
+class Triplet(PairLoss):
+    """Mean over the non-zero (d_ap − d_an + m)₊ of all triplets (eq. 2.1.2); 0 when none is.
+
+    A triplet exactly at the hinge is zero and does not count.
+    """
+
+    def __init__(self, margin: Annotated[float, Range(0, None)] = 0.0961) -> None:
+        super().__init__()
+        self.margin = margin
+
+    def of_pairs(self, dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
+        value: Tensor = _MeanOfTriplets.apply(dist_BR, positive_BR, negative_BR, self.margin)
+        return value
+
+
+class _MeanOfTriplets(torch.autograd.Function):
+    """With A the active triplets, d_an < d_ap + m, the loss is linear wherever A does not change:
+
+    ∂L/∂d_ap = #{n: (a,p,n) ∈ A} / |A|, ∂L/∂d_an = −#{p: (a,p,n) ∈ A} / |A| and L = m + Σ_ij ∂L/∂d_ij · d_ij.
+
+    Both counts come from looking every negative up among its anchor's sorted positives: O(B·R·log P) time
+    and O(B·R) memory for up to B·R² triplets.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor, margin: float) -> Tensor:
+        slope_BR, active = _slopes(dist_BR, positive_BR, negative_BR, margin)
+        slope_BR /= active.clamp(min=1)
+        ctx.save_for_backward(slope_BR)
+        # a row's slopes add up to 0, so any number may be taken from its distances: fewer digits cancel
+        centred_BR = dist_BR - dist_BR.mean(1, keepdim=True)
+        value = margin + torch.dot(slope_BR.flatten(), centred_BR.flatten())
+        return torch.where(active > 0, value.clamp(min=0), 0)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (slope_BR,) = ctx.saved_tensors
+        return grad * slope_BR, None, None, None
+
+
+def _slopes(
+    dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor, margin: float
+) -> tuple[Tensor, Tensor]:
+    """(how often each distance is pulled less how often it is pushed, number of active triplets)."""
+    most = int(positive_BR.sum(1).max()) if positive_BR.numel() else 0
+    if most == 0:
+        return torch.zeros_like(dist_BR), torch.zeros((), dtype=torch.long, device=dist_BR.device)
+    # ascending; who has fewer than P positives has −∞ in front, farther than no negative
+    bound_BP, place_BP = torch.where(positive_BR, dist_BR + margin, -torch.inf).topk(most, dim=1)
+    bound_BP, place_BP = bound_BP.flip(1), place_BP.flip(1)
+    near_BR = torch.where(negative_BR, dist_BR, torch.inf)
+    kept_BR = torch.searchsorted(bound_BP, near_BR, right=True)  # positives this negative does not violate
+    counts_BQ = kept_BR.new_zeros(len(dist_BR), most + 1)
+    counts_BQ.scatter_add_(1, kept_BR, torch.ones_like(kept_BR))
+    pulls_BP = counts_BQ.cumsum(1)[:, :-1]
+    slope_BR = (kept_BR - most).to(dist_BR.dtype)
+    slope_BR.scatter_add_(1, place_BP, pulls_BP.to(dist_BR.dtype))
+    return slope_BR, pulls_BP.sum()
