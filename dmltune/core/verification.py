@@ -99,5 +99,5 @@ def _pairs(scores: Any, same: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 def _array(values: Any) -> NDArray[Any]:
     if isinstance(values, Tensor):
         values = values.detach().cpu()
-        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     return np.asarray(values)

@@ -49,7 +49,8 @@ class _FastAp(torch.autograd.Function):
     def forward(
         ctx: Any, x_BD: Tensor, y_RD: Tensor, positive_BR: Tensor, negative_BR: Tensor, bins: int
     ) -> Tensor:
-        squared_BR = 2 - 2 * _inner_product(x_BD, y_RD)  # eq. 2, for points inside the sphere (lip) as well
+        # eq. 2 for points inside the sphere (lip) as well, where it is not ‖x − y‖²; clamped for longer ones
+        squared_BR = 2 - 2 * _inner_product(x_BD, y_RD)
         inside_BR = (squared_BR >= 0) & (squared_BR <= _FARTHEST)
         position_BR = squared_BR.clamp_(0, _FARTHEST).mul_(bins / _FARTHEST)
         positive_B, negative_B = positive_BR.sum(1), negative_BR.sum(1)
@@ -68,8 +69,8 @@ class _FastAp(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Eq. 17 with eq. 30, q = Ĥ⁺/Ĥ and r = ĥ⁺/Ĥ: f̂⁺ = r(1−q) (eq. 26), ĝ⁺ = q + f̂⁺, and for negatives
-        f̂⁻ = ĝ⁻ = −qr.
+        """Eq. 17 with eq. 30 (and B_i⁻ for the B_l⁻ of eq. 15). With q = Ĥ⁺/Ĥ and r = ĥ⁺/Ĥ eq. 26 is
+        f̂⁺ = r(1−q), eq. 27 is ĝ⁺ = q + f̂⁺, and for negatives f̂⁻ = ĝ⁻ = −qr.
 
         A pair between the centres l and l+1 moves ĥ_l by −1/Δ and ĥ_l+1 by 1/Δ, so of F only the difference
         F_l+1 − F_l acts on it, in which the sums U f̂ of eq. 29 cancel but for one term: q_l+1 − q_l − f̂⁺_l
@@ -87,14 +88,9 @@ class _FastAp(torch.autograd.Function):
         )
         # ∂loss/∂s: ∂z/∂s = −2 (eq. 3) and the minus of 1 − FastAP
         pull_BR = torch.where(acts_BR, slope_BR * (weight_B * (2 * bins / _FARTHEST)).unsqueeze(1), 0) * grad
-        wanted = ctx.needs_input_grad
-        return (
-            (pull_BR @ y_RD if wanted[0] else None),
-            (pull_BR.mT @ x_BD if wanted[1] else None),
-            None,
-            None,
-            None,
-        )
+        grad_x_BD = pull_BR @ y_RD if ctx.needs_input_grad[0] else None
+        grad_y_RD = pull_BR.mT @ x_BD if ctx.needs_input_grad[1] else None
+        return grad_x_BD, grad_y_RD, None, None, None
 
 
 def _inner_product(x_BD: Tensor, y_RD: Tensor) -> Tensor:

@@ -62,7 +62,8 @@ class Xbm(References):
         held = int(self.held)
         if not (started and held and self.weight > 0):
             return value
-        return value + self.weight * loss(emb_BD, labels_B, self.memory[:held], self.memory_labels[:held])
+        remembered: Tensor = loss(emb_BD, labels_B, self.memory[:held], self.memory_labels[:held])
+        return value + self.weight * remembered
 
     def figures(self) -> dict[str, float]:
         return {"memory": float(self.held)}

@@ -53,7 +53,8 @@ class TwoCategories:
     def categories_of(self, step: int) -> tuple[int, int]:
         """The two categories of a batch."""
         count, position = divmod(step, len(self.round))
-        return self.round[generator(self.seed, CATEGORY_ORDER, count).permutation(len(self.round))[position]]
+        order = generator(self.seed, CATEGORY_ORDER, count).permutation(len(self.round))
+        return self.round[int(order[position])]
 
     def _round(self, known: list[int]) -> list[tuple[int, int]]:
         if len(self._classes) < 2:
