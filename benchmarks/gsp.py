@@ -4,11 +4,12 @@ against average pooling.
     python benchmarks/gsp.py [--rounds 20]
 
 Two parts: the transport, from costs to plan and residual, which has targets; and the whole pooling, where
-both sides spend most of their time in the same `lip` and distances, which has none. The autodiff side sums exp(−ε c) over the prototypes once, not in every pass as
-proposition 5.2.1 is printed. The sides take turns, a few calls each a round, on one thread, in seconds of
-processor time, so that what else the machine does matters little. A ratio is the median of those of the
-rounds, with their 10 % and 90 % quantiles. Memory is what autograd keeps between forward and backward; the
-least a transport can keep is one array of the size of the plan.
+both sides spend most of their time in the same `lip` and distances, which has none. The autodiff side sums
+exp(−ε c) over the prototypes once, not in every pass as proposition 5.2.1 is printed. The sides take turns,
+a few calls each a round, on one thread, in seconds of processor time, so that what else the machine does
+matters little. A ratio is the median of those of the rounds, with their 10 % and 90 % quantiles. Memory is
+what autograd keeps between forward and backward; the least a transport can keep is one array of the size
+of the plan.
 """
 
 from __future__ import annotations

@@ -277,6 +277,28 @@ def test_two_far_groups_of_features_are_taken_one_after_the_other(
     assert grad_BMN.isfinite().all()
 
 
+def test_in_float32_one_feature_between_two_large_groups_keeps_its_digits() -> None:
+    """It alone settles log t, with 1/401 of the sum over the features."""
+    groups = torch.tensor([0.0, 1.0, 2.0]).repeat_interleave(torch.tensor([200, 1, 200]))
+    _, residual_BN = transport(groups.view(1, 1, 401), 200.3 / 401, 40.0)
+    assert 401 * residual_BN[0, 200].item() == pytest.approx(0.7, rel=1e-6)
+
+
+@pytest.mark.parametrize("excess", [1e-4, 1e-8, 1e-12])
+def test_far_groups_do_not_make_newton_creep(excess: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the plateau the equation is an exponential, which plain Newton steps along one by one."""
+    cost_BMN = torch.tensor([0.0] * 19 + [100.0], dtype=torch.float64).view(1, 1, 20)
+    for mu in (0.95 + excess, 0.95 - excess):
+        exact = transport(cost_BMN, mu, 20.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(_transport, "_PASSES", 18)
+            found = transport(cost_BMN, mu, 20.0)
+        torch.testing.assert_close(tuple(found), tuple(exact), rtol=1e-10, atol=1e-17)
+        torch.testing.assert_close(
+            exact.plan_BMN.sum(), torch.tensor(mu, dtype=torch.float64), rtol=1e-14, atol=0
+        )
+
+
 def test_a_dozen_passes_are_enough_for_every_problem_of_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = [cost_of(*problem(*size)) for size in SIZES]
     cases = [(c, mu, epsilon) for c in costs for mu in (*MUS[:-1], 1e-3, 0.9999) for epsilon in EPSILONS]

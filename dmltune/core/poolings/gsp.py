@@ -40,9 +40,8 @@ def generalized_sum_pool(
     are. μ = 1 is average pooling (claim 5.2.1). `iterations` as in `transport`.
     """
     features_BND = features_BND.to(torch.promote_types(features_BND.dtype, torch.float32))
-    count = features_BND.shape[1]
     distance_LM = pairwise_distance(lip(features_BND).flatten(0, 1), lip(prototypes_MD))
-    cost_BMN = distance_LM.unflatten(0, (-1, count)).mT
+    cost_BMN = distance_LM.view(*features_BND.shape[:2], -1).mT
     plan_BMN, _, taken_BN = partial_transport(cost_BMN, mu, epsilon, iterations)
     weights_BN = taken_BN / mu
     pooled_BD = features_BND.mean(1) if mu == 1 else (weights_BN.unsqueeze(1) @ features_BND).squeeze(1)
@@ -87,7 +86,8 @@ class Gsp(Pooling):
 
     def weights(self, features_BDHW: Tensor) -> Tensor:
         """The pooling weights as pictures, (B, H, W); each sums to 1."""
-        return self._pool(features_BDHW.flatten(2).mT).weights_BN.unflatten(1, features_BDHW.shape[2:])
+        weights_BN = self._pool(features_BDHW.flatten(2).mT).weights_BN
+        return weights_BN.view(-1, *features_BDHW.shape[2:])
 
     @torch.no_grad()
     def start(self, points_ND: Tensor) -> None:
