@@ -4,6 +4,7 @@ when asked.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dmltune.core import checkpoint
+from dmltune.core.analysis import distance_histograms, geometry
 from dmltune.core.embedder import Embedder
 from dmltune.core.retrieval import retrieval_metrics
 from dmltune.data import catalog
@@ -18,6 +20,7 @@ from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
 from dmltune.experiment import Experiment
+from dmltune.report.distances import draw_distances
 from dmltune.store import Store
 from dmltune.tracking import Run, Tracker
 from dmltune.train.build import build_embedder, training_images, validation_split
@@ -33,7 +36,9 @@ def evaluate(
     store: Store | None = None,
     data_root: Path | None = None,
 ) -> dict[str, Any]:
-    """Retrieval metrics (fractions) of the winner of a search, of a training, or of one run by its id."""
+    """Retrieval metrics (fractions) of the winner of a search, of a training, or of one run by its id; under
+    "geometry" the shape of the embedding (core.analysis). The run gets both, and a picture of the distances.
+    """
     if split not in SPLITS:
         raise UserError(f"--split must be validation or test; got '{split}'{nearest(split, SPLITS)}")
     tracker = Tracker(store or Store.at())
@@ -48,7 +53,9 @@ def evaluate(
     embedder.load_state_dict(state_dict)
 
     images, indices = _images(experiment, split, data_root)
-    metrics = _metrics(_embed(embedder, images, indices, experiment.data.size), images, indices)
+    emb_ND = _embed(embedder, images, indices, experiment.data.size)
+    labels_N = torch.from_numpy(images.labels_N[indices])
+    metrics, shape = _metrics(emb_ND, images, indices), geometry(emb_ND, labels_N)
     document: dict[str, Any] = {
         "name": found.data.tags.get("dmltune.search", run),
         "trial": found.data.tags.get("dmltune.number", ""),
@@ -68,8 +75,15 @@ def evaluate(
     if experiment.data.size <= SMALL:
         raw = _metrics(_raw_pixels(images, indices, experiment.data.size), images, indices)
         document["raw_pixels"] = {key: raw[key] for key in ("map_at_r", "precision_at_1")}
-    numbers = {f"{split}_{k}": float(v) for k, v in metrics.items()}
+    document["geometry"] = shape
+    numbers = {f"{split}_{k}": float(v) for k, v in {**metrics, **shape}.items()}
     tracker.log(found.info.run_id, int(about["step"]), numbers)
+    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        file = Path(scratch) / f"distances_{split}.png"
+        title = f"{document['name']} · {split} classes of {experiment.data.name}"
+        tracker.log_file(
+            found.info.run_id, draw_distances(*distance_histograms(emb_ND, labels_N), title, file)
+        )
     return document
 
 

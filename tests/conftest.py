@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 for variable, value in {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -17,3 +19,5 @@ for variable, value in {
 
 # A shell that starts the tests in the background lets them, and all they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Told to end, the tests take down what they started.
+signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))

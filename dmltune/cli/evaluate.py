@@ -61,8 +61,15 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
             if metric in raw:
                 cells += [words.percent(raw[metric]), words.percent(share - raw[metric], signed=True)]
             grid.add_row(words.metric_name(metric), *cells)
+    shape = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+    shape.add_column("shape of the embedding", no_wrap=True)
+    shape.add_column(result["name"], justify="right")
+    for figure, value in result.get("geometry", {}).items():
+        shape.add_row(figure.replace("_", " "), f"{value:.3f}")
     facts = [f"{result['images']:,} images of {result['classes']:,} classes of {result['data']}"]
     if unmatched := int(result.get("queries_without_match", 0)):
         facts.append(f"{unmatched:,} of them have no other image of their class and are left out")
     facts.append(f"trial {result['trial']}, step {result['step']}, run {result['run_id']}")
-    return ["", grid, "", *(Text(fact, style="dim") for fact in facts)]
+    if "queries" in result:
+        facts.append(f"{result['queries']:,} queries against a gallery of {result['gallery']:,}")
+    return ["", grid, "", shape, "", *(Text(fact, style="dim") for fact in facts)]

@@ -42,8 +42,8 @@ def clustering_metrics(labels: Any, assignments: Any) -> dict[str, float]:
 
 def cluster(emb_ND: Tensor, k: int, seed: int) -> Tensor:
     """The k-means clusters of the points, (N,) in 0 … k − 1: one start from `seed`, Lloyd's iterations."""
-    from sklearn.cluster import KMeans  # type: ignore[import-untyped, unused-ignore]  # slow to import
-    from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped, unused-ignore]
+    from sklearn.cluster import KMeans  # slow to import
+    from sklearn.exceptions import ConvergenceWarning
 
     if not 1 <= k <= len(emb_ND):
         raise ValueError(f"k must be between 1 and the {len(emb_ND)} points; got {k}")

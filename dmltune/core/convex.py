@@ -184,6 +184,6 @@ def _turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]
 
 def _residual(columns: Points, goal: Points) -> float:
     """min over λ ≥ 0 of ‖columns λ − goal‖."""
-    from scipy.optimize import nnls  # type: ignore[import-untyped]
+    from scipy.optimize import nnls
 
     return float(nnls(columns, goal)[1])

@@ -61,8 +61,8 @@ class Component(Section):
 
 
 class Batch(Section):
-    """`samples_per_class: 0` (or none) draws images without regard to their class; `categories: 2` makes every
-    batch of two categories (hard batches, seed 004).
+    """`samples_per_class: 0` (or none) draws images without regard to their class; `categories: 2` makes
+    every batch of two categories (hard batches, seed 004).
     """
 
     size: int = Field(default=64, ge=2, le=65536)
@@ -79,8 +79,8 @@ class ZeroShot(Section):
 
 
 class Optimizer(Section):
-    """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies; from
-    each of the steps in `milestones` on, lr is `decay` times what it was.
+    """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies;
+    from each of the steps in `milestones` on, lr is `decay` times what it was.
     """
 
     name: Literal["adam", "adamw", "sgd"] = "adam"

@@ -12,7 +12,7 @@ from dmltune.core import components
 class Pooling(nn.Module):
     """What `Embedder`, `Objective` and `fit` ask of a pooling; the defaults are those of a plain one.
 
-    in_channels   of the map it takes, where that is not the size of the point it gives (NetVLAD: 16 for 8 × 16)
+    in_channels   of the map it takes, where it is not the size of the point it gives (NetVLAD: 16 for 8 × 16)
     attributes    length of the pseudo-attribute vector z of eq. 5.2.3, 0 without one
     start_points  how many points it wants to be started from, 0 for none
     """
@@ -20,6 +20,9 @@ class Pooling(nn.Module):
     in_channels: int | None = None
     attributes: int = 0
     start_points: int = 0
+
+    def __init__(self) -> None:  # its signature is the schema: nothing to set
+        super().__init__()
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
         raise NotImplementedError

@@ -71,7 +71,7 @@ def _names(content: dict[str, Any]) -> list[str]:
 
 
 def _mat(file: Path) -> dict[str, Any]:
-    from scipy.io import loadmat  # type: ignore[import-untyped]  # nothing else here needs scipy
+    from scipy.io import loadmat  # nothing else here needs scipy
 
     content: dict[str, Any] = loadmat(file, squeeze_me=True)
     return content

@@ -1,0 +1,51 @@
+"""Every search space trains, through the command line, on a tiny copy of its data set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from data import tiny_layouts
+
+from dmltune.cli import main
+from dmltune.experiment import load_experiment
+
+SPACES = sorted(file.stem for file in (Path(__file__).parents[1] / "search_spaces").glob("*.yaml"))
+ON_FILES = ("cub", "cars196", "sop", "inshop", "vehicleid", "faces")
+TINY = [
+    *("max_steps=2", "validate_every=1", "data.size=32", "embedding.dim=16", "batch.size=12"),
+    *("batch.samples_per_class=3", "backbone.weights=none"),
+]
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for name in ON_FILES:
+        tiny_layouts.write(name, folder, classes=10, per_class=2 if name == "cub" else 6)
+    return folder
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_it_trains_from_its_yaml_to_a_model(
+    space: str,
+    root: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = load_experiment(space).data.name
+    small = [*TINY, "data.classes=60"] if data.startswith("glyph") else TINY
+    where = ["--data-root", str(root)] if data in ON_FILES else []
+    words = ["train", space, "--trials", "1", "--name", "tiny", "-f", "json", *where, *small]
+    code = main(words)
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    document = json.loads(said.out)
+    assert (document["finished"], document["step"], document["failure"]) == (True, 2, "")
+    assert document["metrics"]["loss"] == pytest.approx(document["metrics"]["loss"]), "a number"
+    assert (
+        tmp_path / "mlruns" / "searches" / "tiny" / "trials" / "0000" / "best" / "model.safetensors"
+    ).is_file()
