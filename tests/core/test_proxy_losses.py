@@ -127,6 +127,7 @@ def test_arcface_has_its_limits_and_finite_gradients_at_cosine_1_and_minus_1(dty
     assert cosine.grad is not None
     assert cosine.grad.isfinite().all()
     assert (cosine.grad > 0).all()
+    assert (cosine.grad < 2e4).all()
     loss = losses.load("arcface", num_classes=3, dim=2).to(dtype)
     loss.proxies.data.copy_(torch.tensor([[1.0, 0], [-1, 0], [0, 1]]))
     emb_BD = torch.tensor([[1.0, 0], [1, 0], [-1, 0]], dtype=dtype, requires_grad=True)
@@ -152,6 +153,12 @@ def test_embeddings_are_not_normalised_again(name: str) -> None:
     loss = losses.load(name, num_classes=CLASSES, dim=DIM).double()
     unit = l2_normalise(points)
     assert loss(0.5 * unit, labels_B).item() != pytest.approx(loss(unit, labels_B).item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_batch_has_a_finite_loss(name: str) -> None:
+    loss = losses.load(name, num_classes=CLASSES, dim=DIM)
+    assert loss(torch.zeros(0, DIM), torch.zeros(0, dtype=torch.long)).isfinite()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,7 +1,7 @@
 """What losses with proxies of their own share: unit proxies and the cross-entropy over classes.
 
-B samples, C classes, D dimensions; `...` is nothing or the proxies of a class. s_ic = ⟨x_i, p_c⟩ with x as
-it comes and p l2-normalised: the cosine for a unit x, less for one that lip left shorter.
+B samples, C classes, P proxies, D dimensions; `...` is nothing or the proxies of a class. s_ic = ⟨x_i, p_c⟩
+with x as it comes and p l2-normalised: the cosine for a unit x, less for one that lip left shorter.
 """
 
 from __future__ import annotations
@@ -37,13 +37,18 @@ class ProxyLoss(nn.Module, ABC):
     ) -> Tensor:
         refuse_references(self, refs_RD)
         emb_BD = at_least_float32(emb_BD)
-        unit_PD = l2_normalise(self.proxies).to(emb_BD.dtype).flatten(0, -2)
-        similarity = (emb_BD @ unit_PD.mT).unflatten(-1, self.proxies.shape[:-1])
-        return self.value(similarity, labels_B)
+        unit = l2_normalise(self.proxies)
+        similarity_BP = emb_BD @ unit.flatten(0, -2).to(emb_BD.dtype).mT
+        value = self.value(similarity_BP.view(len(emb_BD), *unit.shape[:-1]), labels_B)
+        return value + self.penalty(unit).to(value.dtype)
 
     @abstractmethod
     def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
         """The loss of s (B, C, ...), a scalar."""
+
+    def penalty(self, unit: Tensor) -> Tensor:
+        """What the unit proxies (C, ..., D) cost by themselves, a scalar."""
+        return unit.new_zeros(())
 
 
 def mean_cross_entropy(logits_BC: Tensor, labels_B: Tensor) -> Tensor:

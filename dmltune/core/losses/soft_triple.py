@@ -7,7 +7,7 @@ from typing import Annotated
 from torch import Tensor
 
 from dmltune.core.components import Range
-from dmltune.core.geometry import l2_normalise, pairwise_distance
+from dmltune.core.geometry import pairwise_distance
 from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 
 
@@ -38,13 +38,12 @@ class SoftTriple(ProxyLoss):
         relaxed_BC = (weight_BCK * similarity).sum(-1)
         margin_B1 = relaxed_BC.new_full((len(labels_B), 1), -self.delta)
         logits_BC = self.scale * relaxed_BC.scatter_add(1, labels_B.unsqueeze(1), margin_B1)
-        return mean_cross_entropy(logits_BC, labels_B) + self._spread().to(logits_BC.dtype)
+        return mean_cross_entropy(logits_BC, labels_B)
 
-    def _spread(self) -> Tensor:
-        classes, centers, _ = self.proxies.shape
+    def penalty(self, unit: Tensor) -> Tensor:
+        classes, centers, _ = unit.shape
         if self.tau == 0 or centers == 1:
-            return self.proxies.new_zeros(())
-        unit_CKD = l2_normalise(self.proxies)
+            return unit.new_zeros(())
         # the gradient at distance 0 is 0 here; the authors add 1e-5 under the root instead
-        twice_each_pair = pairwise_distance(unit_CKD, unit_CKD).sum()
+        twice_each_pair = pairwise_distance(unit, unit).sum()
         return twice_each_pair * (self.tau / (2 * classes * centers * (centers - 1)))
