@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dmltune.core.components import Range
-from dmltune.core.losses._pairs import PairLoss, mean_of_non_zero
+from dmltune.core.losses._pairs import PairLoss
 
 
 class Contrastive(PairLoss):
@@ -27,6 +27,9 @@ class Contrastive(PairLoss):
         self.pos_margin, self.neg_margin = pos_margin, neg_margin
 
     def of_pairs(self, dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
-        too_far_BR = torch.where(positive_BR, dist_BR - self.pos_margin, 0).relu()
-        too_near_BR = torch.where(negative_BR, self.neg_margin - dist_BR, 0).relu()
-        return mean_of_non_zero(too_far_BR) + mean_of_non_zero(too_near_BR)
+        far_BR, near_BR = positive_BR & (dist_BR > self.pos_margin), negative_BR & (dist_BR < self.neg_margin)
+        far, near = (torch.count_nonzero(chosen_BR).to(dist_BR.dtype) for chosen_BR in (far_BR, near_BR))
+        # both means as one weighted sum of distances, weights and gradient in one: few passes over B × R
+        weight_BR = torch.where(far_BR, 1 / far, torch.where(near_BR, -1 / near, 0))
+        margins = self.neg_margin * near.clamp(max=1) - self.pos_margin * far.clamp(max=1)
+        return margins + torch.dot(weight_BR.flatten(), dist_BR.flatten())
