@@ -220,7 +220,7 @@ def test_every_pair_is_counted_once_in_the_bin_of_its_distance(
     assert negative.tolist() == np.histogram(distances[False], edges.numpy())[0].tolist()
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("scale", [0.0, 1e-39, 1e-30, 1.0, 1e30])
 def test_distances_of_any_size_fall_into_a_bin(scale: float) -> None:
     emb, labels = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0]]) * scale, torch.tensor([0, 1, 0])
     _, positive, negative = distance_histograms(emb, labels, bins=4)
