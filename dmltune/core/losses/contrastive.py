@@ -30,6 +30,6 @@ class Contrastive(PairLoss):
         far_BR, near_BR = positive_BR & (dist_BR > self.pos_margin), negative_BR & (dist_BR < self.neg_margin)
         far, near = (torch.count_nonzero(chosen_BR).to(dist_BR.dtype) for chosen_BR in (far_BR, near_BR))
         # both means as one weighted sum of distances, weights and gradient in one: few passes over B × R
-        weight_BR = torch.where(far_BR, 1 / far, torch.where(near_BR, -1 / near, 0))
+        weight_BR = torch.where(far_BR, far.reciprocal(), torch.where(near_BR, -near.reciprocal(), 0))
         margins = self.neg_margin * near.clamp(max=1) - self.pos_margin * far.clamp(max=1)
         return margins + torch.dot(weight_BR.flatten(), dist_BR.flatten())
