@@ -79,7 +79,7 @@ def convex_hull_overlap(emb_ND: Tensor, labels_N: Tensor) -> float:
     """The share of the points that lie in (or on) the convex hull of another class; 0 for hulls apart.
 
     In the plane, exactly, by the edges of the hulls. In more dimensions by one non-negative least-squares
-    problem a point and class whose bounding box holds it (scipy, which comes with scikit-learn); there points
+    problem a point and class whose bounding box holds it (scipy); there points
     in general position are in no hull at all before a class has more than D of them, so `principal_plane`
     first is what the pictures of the thesis show.
     """

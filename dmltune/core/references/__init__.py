@@ -23,6 +23,9 @@ class References(nn.Module, ABC):
     normalise: ClassVar[Literal["l2", "lip"]] = "l2"
     pool_size: int = 0
 
+    def __init__(self) -> None:  # its signature is the schema: nothing to set
+        super().__init__()
+
     @abstractmethod
     def forward(self, loss: nn.Module, emb_BD: Tensor, labels_B: Tensor) -> Tensor:
         """The loss of a (joined) batch against the references, a scalar."""
