@@ -29,7 +29,11 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes (default: 1)")
     parser.add_argument("--address", help="a Ray cluster for several workers (default: this machine alone)")
     parser.add_argument(
-        "--trials", type=int, default=1, metavar="1", help="a training is one trial; for more say dmltune search"
+        "--trials",
+        type=int,
+        default=1,
+        metavar="1",
+        help="a training is one trial; for more say dmltune search",
     )
     add_format(parser)
 
@@ -42,7 +46,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.train.local import train
 
     if args.trials != 1:
-        raise UserError(f"a training is one trial; --trials was {args.trials}. For more: dmltune search {args.space}")
+        raise UserError(
+            f"a training is one trial; --trials was {args.trials}. For more: dmltune search {args.space}"
+        )
     experiment = load_experiment(args.space, overrides_of(args))
     name = args.name or f"{name_of(args.space)}-{time.strftime('%Y%m%d-%H%M%S')}"
     store = Store.at(args.store)

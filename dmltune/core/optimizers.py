@@ -28,7 +28,8 @@ def parameter_groups(
     embedder, zero_shot = objective.embedder, objective.zero_shot
     backbone = [p for p in embedder.backbone.parameters() if p.requires_grad]
     known = {id(p) for p in embedder.backbone.parameters()}
-    new, points = [], []
+    new: list[torch.nn.Parameter] = []
+    points: list[torch.nn.Parameter] = []
     for name, weight in embedder.named_parameters():
         if weight.requires_grad and id(weight) not in known:
             (points if name.endswith("prototypes") else new).append(weight)

@@ -46,8 +46,8 @@ def check_values(values: Mapping[str, Any]) -> None:
             ("fold",),
             ("objective", "protocol"),
         )
-    for key, needed, remedy in _missing_parts(values):
-        raise Problem(f"{needed}; {remedy}", *key)
+    for paths, needed, remedy in _missing_parts(values):
+        raise Problem(f"{needed}; {remedy}", *paths)
     metric, mode = values["objective.metric"], values["objective.mode"]
     if mode == "min" and metric != "covering_radius":
         raise Problem(
