@@ -11,7 +11,7 @@ import pytest
 import dmltune
 
 PACKAGE = Path(dmltune.__file__).parent
-FLOORS = ["core", "data", "experiment", "train", "search", "check", "evaluation", "cli"]
+FLOORS = ["core", "data", "experiment", "train", "search", "check", "evaluation", "reproduce", "cli"]
 LEAVES = ["errors", "store", "tracking", "report"]
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"ray", "mlflow", "optuna", "ruamel", "rich"}

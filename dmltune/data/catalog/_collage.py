@@ -1,0 +1,113 @@
+"""Collages (§5.3.2 of the thesis): one image of a class and three of shared classes, stitched 2 × 2.
+
+A collage's label is that of its one image; the three others say nothing about it, because all classes draw
+them from the same few super-classes. Foreground and shared classes are disjoint between training, validation
+and test. Between the parts that is a matter of dealing; between training and validation classes it depends on
+the fold. So every partition of protocol `ablation` has shared classes of its own, and a class takes its three
+images from those of its partition: whichever partition is validated on, its shared classes are new. (Sets for
+all protocols at once would have to be 60, the least common multiple of 3, 4 and 5 partitions: so many that
+the background would tell the classes apart. With the two partitions that train together it tells one bit.)
+
+Legend: N collages, C foreground classes, P partitions, S = side of a tile, T tiles, M shared classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dmltune.data.images import ImageSet, Ints, Part, Pixels
+from dmltune.data.splits import PARTITIONS, split
+
+PROTOCOL = "ablation"
+SEED = 0  # another one is another data set
+TILES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class CollageSet(ImageSet):
+    """An ImageSet that knows which shared class lies in each of its images, and deals them again when only
+    some of the foreground classes are taken.
+    """
+
+    recipe: Recipe | None = None
+    shared_N3: Ints | None = None  # the classes of the three other tiles, by their label among the tiles
+
+    def first_classes(self, count: int | None) -> ImageSet:
+        if count is None or count >= self.num_classes or self.recipe is None:
+            return self
+        return replace(self.recipe, foreground=self.recipe.foreground[:count]).collages()
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """`foreground` and `shared` are labels of `tiles`; `shared[p]` are the shared classes of partition p.
+
+    Every picture of a foreground class is in `repeats` collages. Where the test half is made `shared` has one
+    entry: nothing is split there.
+    """
+
+    name: str
+    part: Part
+    tiles: ImageSet
+    foreground: tuple[int, ...]
+    shared: tuple[tuple[int, ...], ...]
+    repeats: int = 1
+
+    def collages(self) -> CollageSet:
+        images_C = [np.flatnonzero(self.tiles.labels_N == label) for label in self.foreground]
+        front_N = np.concatenate([np.tile(images, self.repeats) for images in images_C])
+        labels_N = np.repeat(np.arange(len(images_C)), [self.repeats * len(images) for images in images_C])
+        pools = [np.flatnonzero(np.isin(self.tiles.labels_N, classes)) for classes in self.shared]
+        partition_C = partitions(len(images_C), len(pools))
+        place_N = np.empty(len(front_N), np.int64)
+        behind_N3 = np.empty((len(front_N), TILES - 1), np.int64)
+        for label, partition in enumerate(partition_C):
+            mine, pool = labels_N == label, pools[partition]
+            rng = np.random.default_rng((SEED, self.foreground[label]))
+            place_N[mine] = rng.integers(TILES, size=mine.sum())
+            behind_N3[mine] = pool[rng.integers(len(pool), size=(mine.sum(), TILES - 1))]
+        # tiles from left to right and from top to bottom; the foreground is the first, turned to its place
+        turned_N4 = (np.arange(TILES) - place_N[:, None]) % TILES
+        tile_N4 = np.take_along_axis(np.column_stack([front_N, behind_N3]), turned_N4, axis=1)
+
+        def read(indices: Ints, side: int | None) -> list[Pixels]:
+            tiles = self.tiles.read(tile_N4[indices].ravel())
+            return [stitch(tiles[start : start + TILES]) for start in range(0, len(tiles), TILES)]
+
+        content = repr((self.tiles.fingerprint, SEED)).encode() + tile_N4.tobytes() + labels_N.tobytes()
+        return CollageSet(
+            name=self.name,
+            part=self.part,
+            labels_N=labels_N,
+            class_names=tuple(self.tiles.class_names[label] for label in self.foreground),
+            fingerprint=hashlib.sha256(content).hexdigest()[:16],
+            reader=read,
+            margin=1.0,
+            recipe=self,
+            shared_N3=self.tiles.labels_N[behind_N3],
+        )
+
+
+def partitions(classes: int, parts: int) -> Ints:
+    """(C,) the partition in which `split` deals each of so many classes; all 0 where there is one part."""
+    partition_C = np.zeros(classes, np.int64)
+    if parts == PARTITIONS[PROTOCOL] and classes >= 2 * parts:  # with fewer no protocol trains
+        for fold in range(parts):
+            partition_C[split(np.arange(classes), PROTOCOL, fold).validation_N] = fold
+    return partition_C
+
+
+def stitch(tiles: Sequence[Pixels]) -> Pixels:
+    """Four tiles (S, S, channels) to one image (2S, 2S, channels)."""
+    upper, lower = np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)
+    return np.concatenate([upper, lower], axis=0)
+
+
+def dealt(classes: Sequence[int], part: Part, each: int | None = None) -> tuple[tuple[int, ...], ...]:
+    """Classes of one super-class dealt to the partitions of a part (test has one), `each` at most."""
+    parts = PARTITIONS[PROTOCOL] if part == "train" else 1
+    return tuple(tuple(classes[partition::parts][:each]) for partition in range(parts))

@@ -1,0 +1,118 @@
+"""The synthetic study as one tracked run: every training, the means, the picture."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dmltune.reproduce.pictures import draw_spaces
+from dmltune.reproduce.synthetic import (
+    BOUND,
+    DIM,
+    EPSILON,
+    LEARNING_RATE,
+    MARGIN,
+    MAX_STEPS,
+    MU,
+    PATIENCE,
+    POOLINGS,
+    PROTOTYPES,
+    Outcome,
+    study,
+)
+from dmltune.store import Store, checked_name
+from dmltune.tracking import Tracker, about_versions
+
+
+@dataclass(frozen=True)
+class SyntheticRow:
+    """One pooling: means over the seeds as fractions; the last two have an entry for each seed."""
+
+    pooling: str
+    map_at_r: float
+    std: float
+    points_in_foreign_hulls: float
+    overlapping_hulls: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SyntheticStudy:
+    name: str
+    rows: tuple[SyntheticRow, ...]
+    difference: float  # MAP@R of GSP − that of GAP
+    drawn_seed: int
+    drawn_overlapping_hulls: int  # of GSP, pairs of classes
+    picture: Path
+
+
+def run_synthetic(
+    *,
+    name: str = "synthetic",
+    seeds: int = 3,
+    steps: int | None = None,
+    store: Store | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> SyntheticStudy:
+    """A minute or two on one core, so it is not resumed: the same name is run again in its place."""
+    store, limit = store or Store.at(), MAX_STEPS if steps is None else steps
+    folder = store.search_folder(checked_name(name))
+    tracker = Tracker(store)
+    tracker.close_stale()
+    settings = {
+        "seeds": seeds, "max_steps": limit, "dim": DIM, "bound": BOUND, "lr": LEARNING_RATE,
+        "patience": PATIENCE, "loss.neg_margin": MARGIN,
+        "gsp.prototypes": PROTOTYPES, "gsp.mu": MU, "gsp.epsilon": EPSILON,
+    }  # fmt: skip
+    run_id = tracker.open_run(
+        tracker.experiment("synthetic"),
+        name,
+        key={"dmltune.search": name, "dmltune.number": "parent"},
+        params=settings,
+        tags={**about_versions(), "dmltune.role": "reproduction", "dmltune.state": "running"},
+    )
+    outcomes: list[Outcome] = []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a step takes a millisecond or two
+    try:
+        for outcome in study(seeds, limit):
+            outcomes.append(outcome)
+            say(
+                f"{outcome.pooling}, seed {outcome.seed}: MAP@R {100 * outcome.map_at_r:.1f} %, "
+                f"{outcome.overlapping_hulls} pairs of hulls overlap, {outcome.steps} steps"
+            )
+            found = {
+                f"map_at_r.{outcome.pooling}": outcome.map_at_r,
+                f"points_in_foreign_hulls.{outcome.pooling}": outcome.points_in_foreign_hulls,
+                f"overlapping_hulls.{outcome.pooling}": float(outcome.overlapping_hulls),
+            }
+            tracker.log(run_id, outcome.seed, found)
+        drawn = [outcome for outcome in outcomes if outcome.seed == 0]
+        picture = draw_spaces(drawn, folder / "synthetic.png")
+        tracker.log_file(run_id, picture)
+    except BaseException as error:
+        tracker.close_run(run_id, "interrupted", f"{type(error).__name__}: {error}".splitlines()[0])
+        raise
+    finally:
+        torch.set_num_threads(threads)
+    tracker.close_run(run_id, "complete")
+    rows = tuple(_row([one for one in outcomes if one.pooling == pooling]) for pooling in POOLINGS)
+    score = {row.pooling: row.map_at_r for row in rows}
+    hulls = next(one.overlapping_hulls for one in drawn if one.pooling == "gsp")
+    return SyntheticStudy(name, rows, score["gsp"] - score["gap"], 0, hulls, picture)
+
+
+def _row(outcomes: Sequence[Outcome]) -> SyntheticRow:
+    scores = [outcome.map_at_r for outcome in outcomes]
+    return SyntheticRow(
+        outcomes[0].pooling,
+        statistics.fmean(scores),
+        statistics.stdev(scores) if len(scores) > 1 else 0.0,
+        statistics.fmean([outcome.points_in_foreign_hulls for outcome in outcomes]),
+        tuple(outcome.overlapping_hulls for outcome in outcomes),
+        tuple(outcome.steps for outcome in outcomes),
+    )
