@@ -39,8 +39,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("space", SPACES)
 def test_it_trains_from_its_yaml_to_a_model(
-    space: str, root: Path, store: Path, capsys: pytest.CaptureFixture[str]
+    space: str,
+    root: Path,
+    store: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # several threads wait for one another where other work shares the cores
+    monkeypatch.setattr("dmltune.train.local.usable_cores", lambda: 1)
     data = load_experiment(space).data.name
     small = [*TINY, "data.classes=60"] if data.startswith("glyph") else TINY
     if space == "faces-sft":
