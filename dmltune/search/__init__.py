@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,13 @@ class _Callable(ModuleType):
         from dmltune.search.run import search
 
         return search(*args, **options)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """For help() and editors: importing Ray is left until somebody asks."""
+        from dmltune.search.run import search
+
+        return inspect.signature(search)
 
 
 sys.modules[__name__].__class__ = _Callable

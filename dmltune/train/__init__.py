@@ -4,6 +4,7 @@ trains.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,13 @@ class _Callable(ModuleType):
         from dmltune.train.local import train
 
         return train(*args, **options)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """For help() and editors: importing Ray is left until somebody asks."""
+        from dmltune.train.local import train
+
+        return inspect.signature(train)
 
 
 sys.modules[__name__].__class__ = _Callable
