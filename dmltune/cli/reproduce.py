@@ -81,22 +81,19 @@ def collage(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli import INTERRUPTED
     from dmltune.reproduce.collage import METHODS, run
     from dmltune.store import Store
-    from dmltune.train.interrupts import stop_signals
 
-    with stop_signals(say) as stopped:
-        study = run(
-            name=args.name or "collage",
-            methods=args.poolings.split(",") if args.poolings else tuple(METHODS),
-            seeds=args.seeds,
-            overrides=args.overrides,
-            steps=args.steps,
-            concurrent=args.concurrent,
-            store=Store.at(args.store),
-            data_root=args.data_root,
-            address=args.address,
-            say=say,
-            should_stop=stopped.is_set,
-        )
+    study = run(
+        name=args.name or "collage",
+        methods=args.poolings.split(",") if args.poolings else tuple(METHODS),
+        seeds=args.seeds,
+        overrides=args.overrides,
+        steps=args.steps,
+        concurrent=args.concurrent,
+        store=Store.at(args.store),
+        data_root=args.data_root,
+        address=args.address,
+        say=say,
+    )
     out.document(study)
     if study.rows:
         out.show("", collage_table(study), "")

@@ -40,7 +40,7 @@ METHODS = {name: (f"pooling={name}",) for name in POOLINGS} | {
 }
 PRETRAINING = "pretraining"
 PRETRAINING_SPACE = "glyphs"
-PRETRAINING_STEPS = 600
+PRETRAINING_STEPS = 1500
 VALIDATIONS = 3  # of a training, after the one of step 0
 
 
@@ -80,7 +80,6 @@ def run(
     data_root: Path | None = None,
     address: str | None = None,
     say: Callable[[str], None] = lambda text: None,
-    should_stop: Callable[[], bool] = lambda: False,
 ) -> Study:
     """Train what is not done yet, then the table of all that is done. The same name goes on.
 
@@ -100,9 +99,7 @@ def run(
     with claimed(store, name, base, fingerprint):
         series = Series(store, name, SPACE, base, fingerprint, "reproduction")
         try:
-            failed, stopped = _train(
-                series, members, base, pretrain, concurrent, data_root, address, say, should_stop
-            )
+            failed, stopped = _train(series, members, base, pretrain, concurrent, data_root, address, say)
             study = _study(series, members, failed, stopped)
             _write(series, study)
         except BaseException as error:
@@ -144,7 +141,6 @@ def _train(
     data_root: Path | None,
     address: str | None,
     say: Callable[[str], None],
-    should_stop: Callable[[], bool],
 ) -> tuple[dict[str, str], bool]:
     """(member → why it failed, whether it was stopped)."""
     failed: dict[str, str] = {}
@@ -152,10 +148,10 @@ def _train(
     if not left:
         return failed, False
     say(f"{len(left)} of {len(members)} trainings to do")
-    with crew(concurrent=concurrent, address=address) as team:
+    with crew(concurrent=concurrent, address=address, say=say) as team:
         if pretrain and series.result(PRETRAINING) is None:
             first = pretraining(base)
-            for key, run_id, report in series.train(team, {PRETRAINING: first}, data_root, should_stop):
+            for key, run_id, report in series.train(team, {PRETRAINING: first}, data_root):
                 say(line(key, report))
                 if report.failure:
                     raise UserError(f"the pretraining failed: {report.failure}")
@@ -167,7 +163,7 @@ def _train(
         if pretrain:
             weights = series.member_folder(PRETRAINING) / "best" / MODEL
             left = {key: one.with_values({"backbone.weights": str(weights)}) for key, one in left.items()}
-        for key, run_id, report in series.train(team, left, data_root, should_stop):
+        for key, run_id, report in series.train(team, left, data_root):
             if report.failure:
                 failed[key] = report.failure
             elif report.finished:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,7 +68,6 @@ class Series:
         crew: Crew,
         members: Mapping[str, Experiment],
         data_root: Path | None,
-        should_stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[str, str, Report]]:
         """(member, run id, report) per validation, each already in its run. After the last report of a member
         its run is over and has the model; the same call again goes on where this one was stopped.
@@ -87,7 +86,7 @@ class Series:
             if finished_report(self.member_folder(member)) is None
         }
         written: dict[str, set[int]] = {}
-        for order_id, report in crew.train(orders.values(), should_stop):
+        for order_id, report in crew.train(orders.values()):
             member = order_id.partition("/")[2]
             if member not in self._under_way:
                 run_id = self._open(member, members[member])

@@ -7,6 +7,8 @@ where a killed training goes on from its last checkpoint and a finished one is o
 from __future__ import annotations
 
 import contextlib
+import secrets
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,10 +18,11 @@ from typing import Any, Literal
 from dmltune.core import checkpoint
 from dmltune.errors import UserError
 from dmltune.train.cluster import Plan, plan, ray_session
+from dmltune.train.interrupts import stop_signals
 from dmltune.train.orders import Order, Report
 from dmltune.train.slots import Slots, running_slots
 
-LOOK_S = 1.0  # how often the wish to stop and the slots' health are looked at
+LOOK_S = 1.0  # how often the wish to stop and the slots' health are looked at, at least
 
 
 @contextlib.contextmanager
@@ -29,27 +32,33 @@ def crew(
     concurrent: int | None = None,
     isolation: Literal["slot", "trial"] = "slot",
     address: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Crew]:
-    """Warm slots until the block ends; `Crew.train` may be called again and again."""
-    with ray_session(address) as session:
+    """Warm slots until the block ends; `Crew.train` may be called again and again.
+
+    Meanwhile the first Ctrl-C (or SIGTERM) ends what is being trained cleanly: `Crew.stopped`.
+    """
+    # Ray takes the signals when it starts, so they are taken after it
+    with ray_session(address) as session, stop_signals(say) as stopped:
         layout = plan(session, workers, concurrent)
         with running_slots(session, layout, isolation) as slots:
-            yield Crew(slots, layout)
+            yield Crew(slots, layout, stopped)
 
 
 @dataclass(frozen=True)
 class Crew:
     slots: Slots
     layout: Plan
+    stopped: threading.Event  # somebody wants the end
 
-    def train(
-        self, orders: Iterable[Order], should_stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[tuple[str, Report]]:
+    def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, Report]]:
         """(order id, report) for every validation of every order, as they come; the last one of an order is
-        finished or failed. Ends early, with orders under way closed, when `should_stop` says so.
+        finished or failed. Ends early, with orders under way closed, once `stopped` is set.
         """
         import ray
 
+        # the broker may still know an order of an earlier call that it was told to close
+        call = secrets.token_hex(4)
         broker, left = self.slots.broker, deque(orders)
         waiting: dict[Any, tuple[Order, int]] = {}  # an answer to come → its order, the number before it
 
@@ -58,13 +67,14 @@ class Crew:
 
         def begin() -> None:
             while left and len(waiting) < self.layout.concurrent:
-                order = replace(left.popleft(), threads=self.layout.threads)
+                order = left.popleft()
+                order = replace(order, id=f"{order.id}#{call}", threads=self.layout.threads)
                 ray.get(broker.post.remote(order))
                 ask(order, -1)
 
         try:
             begin()
-            while waiting and not should_stop():
+            while waiting and not self.stopped.is_set():
                 ready, _ = ray.wait(list(waiting), timeout=LOOK_S)
                 if not ready and (failure := self.slots.failure()) is not None:
                     raise failure
@@ -80,7 +90,7 @@ class Crew:
                         begin()  # the slot need not wait for whoever reads this report
                     else:
                         ask(order, report.number)
-                    yield order.id, report
+                    yield order.id.removesuffix(f"#{call}"), report
         finally:
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.get([broker.close.remote(order.id) for order, _ in waiting.values()])

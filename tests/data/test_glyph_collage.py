@@ -1,4 +1,4 @@
-"""Collages of characters, and of CIFAR-100 in its binary layout: what is in them, and what is never shared."""
+"""Collages of characters and of CIFAR-100 (binary): what is in them, and what is never shared."""
 
 from __future__ import annotations
 
