@@ -81,7 +81,7 @@ def run(
     address: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Study:
-    """Train what is not done yet, then the table of all that is done. The same name goes on.
+    """Train what is not done yet, then the table of what was asked for. The same name goes on.
 
     With weights of your own (`backbone.weights=FILE`) there is no pretraining; CIFAR-100 starts from scratch.
     """
@@ -208,30 +208,31 @@ def _study(
     for method, mine in seeds.items():
         if not mine:
             continue
-        found = scores(method, "map_at_r", mine)
+        mine_map = scores(method, "map_at_r", mine)
         both = [seed for seed in mine if seed in seeds[BASELINE]]
         pairs = zip(scores(method, "map_at_r", both), scores(BASELINE, "map_at_r", both), strict=True)
+        differences = [left - right for left, right in pairs]
         rows.append(
             Row(
-                method,
-                len(mine),
-                statistics.fmean(found),
-                statistics.stdev(found) if len(found) > 1 else 0.0,
-                statistics.fmean([left - right for left, right in pairs]) if both else None,
-                statistics.fmean(scores(method, "precision_at_1", mine)),
-                statistics.fmean([results[member(method, seed)]["validation"] for seed in mine]),
+                method=method,
+                seeds=len(mine),
+                map_at_r=statistics.fmean(mine_map),
+                std=statistics.stdev(mine_map) if len(mine) > 1 else 0.0,
+                to_gap=statistics.fmean(differences) if both else None,
+                precision_at_1=statistics.fmean(scores(method, "precision_at_1", mine)),
+                validation=statistics.fmean([results[member(method, seed)]["validation"] for seed in mine]),
             )
         )
     rows.sort(key=lambda row: -row.map_at_r)
     any_test: Mapping[str, Any] = next((found["test"] for found in results.values()), {})
     return Study(
-        series.name,
-        tuple(rows),
-        failed,
-        stopped,
-        series.folder,
-        int(any_test.get("classes", 0)),
-        float(any_test.get("raw_pixels", {}).get("map_at_r", 0.0)),
+        name=series.name,
+        rows=tuple(rows),
+        failed=failed,
+        stopped=stopped,
+        folder=series.folder,
+        test_classes=int(any_test.get("classes", 0)),
+        raw_pixels=float(any_test.get("raw_pixels", {}).get("map_at_r", 0.0)),
     )
 
 

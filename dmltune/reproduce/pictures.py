@@ -28,7 +28,7 @@ def draw_spaces(outcomes: Sequence[Outcome], path: Path) -> Path:
 
 def _space(axis: Axes, outcome: Outcome) -> None:
     from matplotlib import colormaps
-    from scipy.spatial import ConvexHull  # type: ignore[import-untyped]  # comes with scikit-learn
+    from scipy.spatial import ConvexHull  # comes with scikit-learn
 
     colours = colormaps["tab20"].colors  # type: ignore[attr-defined]
     own = outcome.tokens_TD[: TOKENS_EACH * CLASSES].numpy()
@@ -36,17 +36,33 @@ def _space(axis: Axes, outcome: Outcome) -> None:
         points = outcome.emb_ND[outcome.labels_N == label].numpy()
         corners = points[ConvexHull(points, qhull_options="QJ").vertices]
         axis.fill(*corners.T, color=colours[label], alpha=0.35, lw=1.0)
-        axis.scatter(*points.T, color=[colours[label]], s=5, lw=0, label="samples" if not label else None)
+        axis.scatter(
+            points[:, 0],
+            points[:, 1],
+            color=[colours[label]],
+            s=5,
+            lw=0,
+            label="samples" if not label else None,
+        )
         tokens = own[TOKENS_EACH * label : TOKENS_EACH * (label + 1)]
         axis.scatter(
-            *tokens.T, color=[colours[label]], marker="^", s=28, edgecolors="black", lw=0.4,
+            tokens[:, 0], tokens[:, 1], color=[colours[label]], marker="^", s=28, edgecolors="black", lw=0.4,
             label="tokens of a class" if not label else None,
         )  # fmt: skip
     shared = outcome.tokens_TD[TOKENS_EACH * CLASSES :].numpy()
-    axis.scatter(*shared.T, color="black", marker="X", s=48, label="shared tokens", zorder=3)
+    axis.scatter(shared[:, 0], shared[:, 1], color="black", marker="X", s=48, label="shared tokens", zorder=3)
     if outcome.prototypes_MD is not None:
         prototypes = outcome.prototypes_MD.numpy()
-        axis.scatter(*prototypes.T, color="red", marker="+", s=30, lw=0.9, label="prototypes", zorder=3)
+        axis.scatter(
+            prototypes[:, 0],
+            prototypes[:, 1],
+            color="red",
+            marker="+",
+            s=30,
+            lw=0.9,
+            label="prototypes",
+            zorder=3,
+        )
     axis.set_aspect("equal")
     axis.set_xlim(-BOUND * 1.08, BOUND * 1.08)
     axis.set_ylim(-BOUND * 1.08, BOUND * 1.08)

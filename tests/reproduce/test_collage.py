@@ -1,0 +1,123 @@
+"""The collage study as a user runs it: killed, continued, nothing trained twice; its table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from safetensors.torch import save_file
+from support.driving import Place, kill
+
+from dmltune.core import components
+from dmltune.core.backbones import load
+from dmltune.errors import UserError
+from dmltune.reproduce import collage
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Weights of its own spare the pretraining."""
+    weights = tmp_path_factory.mktemp("weights") / "backbone.safetensors"
+    save_file(load("resnet20").state_dict(), weights)
+    sizes = ("data.classes=18", "batch.size=16", "embedding.dim=16", "data.size=16")
+    return (*sizes, f"backbone.weights={weights}", "--poolings", "gap,gmp", "--seeds", "1")
+
+
+def runs(place: Place, name: str) -> dict[str, Any]:
+    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    found = client.search_runs(experiments, f"tags.`dmltune.search` = '{name}'")
+    by_number = {run.data.tags["dmltune.number"]: run for run in found}
+    assert len(by_number) == len(found)  # none has two runs
+    return by_number
+
+
+def steps(place: Place, run: Any) -> list[int]:
+    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
+    return [point.step for point in client.get_metric_history(run.info.run_id, "map_at_r")]
+
+
+def test_after_a_killed_driver_the_same_command_trains_nothing_again(
+    place: Place, small: tuple[str, ...]
+) -> None:
+    words = ("reproduce", "collage", *small, "--steps", "60", "--concurrent", "1", "--name", "killed")
+    driver = place.start(*words, "-f", "json")
+    driver.wait_for(lambda: "gmp-seed0: step 20/60" in driver.text, "a second training under way")
+    kill(driver.process)
+    driver.finish()
+    before = runs(place, "killed")
+    assert before["gap-seed0"].info.status == "FINISHED"
+    assert before["gmp-seed0"].info.status == "RUNNING"
+
+    code, out, errors = place.run(*words, "-f", "json")
+    assert code == 0, errors
+    assert "gap-seed0" not in errors
+    assert "gmp-seed0: step 0/60" not in errors  # it went on from its checkpoint
+    after = runs(place, "killed")
+    assert set(after) == {"parent", "gap-seed0", "gmp-seed0"}
+    assert {run.info.status for run in after.values()} == {"FINISHED"}
+    assert after["gap-seed0"].info.end_time == before["gap-seed0"].info.end_time
+    for member in ("gap-seed0", "gmp-seed0"):
+        assert steps(place, after[member]) == [0, 20, 40, 60]
+        assert after[member].data.tags["mlflow.parentRunId"] == after["parent"].info.run_id
+
+    document = json.loads(out)
+    assert {row["method"] for row in document["rows"]} == {"gap", "gmp"}
+    for row in document["rows"]:
+        member = after[f"{row['method']}-seed0"]
+        assert row["map_at_r"] == pytest.approx(member.data.metrics["test_map_at_r"])
+    folder = Path(document["folder"])
+    with open(folder / "poolings.csv", newline="") as table:
+        assert [row["method"] for row in csv.DictReader(table)] == [r["method"] for r in document["rows"]]
+    assert (folder / "poolings.png").read_bytes().startswith(b"\x89PNG")
+
+    driver = place.start(*words, "-f", "json")  # a third time: only the table, without Ray
+    code, again = driver.finish()
+    assert code == 0
+    assert json.loads(again) == document
+    assert not driver.workers()
+
+    code, _, errors = place.run(*words, "loss.neg_margin=0.7")
+    assert code == 2
+    assert "loss.neg_margin: 0.5 → 0.7" in errors
+
+
+def test_ctrl_c_stops_cleanly_and_says_that_the_command_continues(
+    place: Place, small: tuple[str, ...]
+) -> None:
+    words = ("reproduce", "collage", *small, "--steps", "3000", "--concurrent", "1", "--name", "stopped")
+    driver = place.start(*words)
+    driver.wait_for(lambda: "gap-seed0: step 0/" in driver.text, "a training under way")
+    driver.process.send_signal(signal.SIGINT)
+    code, out = driver.finish()
+    assert code == 130
+    assert "Traceback" not in driver.text + out
+    assert "the same command continues" in out
+    assert not driver.alive()
+    assert "RUNNING" not in {run.info.status for run in runs(place, "stopped").values()}
+
+
+def test_the_study_has_every_pooling_there_is() -> None:
+    assert sorted(collage.POOLINGS) == sorted(components.names("poolings"))
+    assert len(collage.METHODS) == len(collage.POOLINGS) + 1
+
+
+def test_gsp_has_the_parameters_of_the_text_and_only_one_row_the_zero_shot_loss() -> None:
+    chosen = {method: collage.experiment(method, (), None) for method in collage.METHODS}
+    gsp = chosen["gsp"].pooling.parameters
+    assert (gsp["prototypes"], gsp["mu"], gsp["epsilon"]) == (64, 0.2, 10.0)
+    weights = {method: one.zero_shot.weight for method, one in chosen.items()}
+    assert weights == dict.fromkeys(collage.METHODS, 0.0) | {"gsp+zero_shot": 0.5}
+    for method, one in chosen.items():
+        changed = {line.split(":")[0].split(".")[0] for line in chosen["gap"].differences(one)}
+        assert changed <= {"pooling", "zero_shot"}, method
+
+
+def test_an_unknown_pooling_is_named_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="no pooling 'netvald' in this study; did you mean 'netvlad'"):
+        collage.checked(["netvald"])
