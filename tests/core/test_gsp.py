@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,8 +9,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from dmltune.core import poolings
-from dmltune.core.geometry import greedy_k_center, lip
 from dmltune.core.poolings import _transport
 from dmltune.core.poolings.gsp import generalized_sum_pool, transport
 
@@ -359,77 +355,3 @@ def test_half_types_are_raised(half: torch.dtype) -> None:
 def test_impossible_settings_are_refused(wrong: tuple[float, float, int | None]) -> None:
     with pytest.raises(ValueError, match="mu must be above 0"):
         transport(torch.rand(1, 2, 3), *wrong)
-
-
-def started(**parameters: Any) -> Any:
-    pooling = poolings.load("gsp", channels=DIM, **parameters).double()
-    pooling.start(problem(40, 1)[0].flatten(0, 1))
-    return pooling
-
-
-def as_map(features_BND: Tensor) -> Tensor:
-    return features_BND.mT.unflatten(2, (4, 3))
-
-
-def test_the_module_pools_maps_and_gives_attributes_and_pictures() -> None:
-    features_BND = problem(12, 1)[0]
-    pooling = started(prototypes=6, mu=0.4)
-    expected = generalized_sum_pool(features_BND, pooling.prototypes, 0.4, 5.0)
-    pooled_BD, attributes_BM = pooling.with_attributes(as_map(features_BND))
-    assert torch.equal(pooled_BD, expected.pooled_BD)
-    assert torch.equal(attributes_BM, expected.attributes_BM)
-    assert torch.equal(pooling(as_map(features_BND)), pooled_BD)
-    assert torch.equal(pooling.weights(as_map(features_BND)), expected.weights_BN.view(BATCH, 4, 3))
-    assert pooling.attributes == 6
-
-
-def test_under_max_the_reweighted_map_is_pooled_by_its_largest_value() -> None:
-    features_BND = problem(12, 1)[0]
-    pooling = started(prototypes=6, mu=0.4, under="max")
-    weights_BN = generalized_sum_pool(features_BND, pooling.prototypes, 0.4, 5.0).weights_BN
-    expected = torch.stack(
-        [(12 * w[:, None] * f).max(0).values for w, f in zip(weights_BN, features_BND, strict=True)]
-    )
-    torch.testing.assert_close(pooling(as_map(features_BND)), expected, rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize("under", ["sum", "max"])
-def test_until_it_is_started_it_is_plain_pooling_with_attributes(under: str) -> None:
-    features_BND = problem(12, 1)[0]
-    pooling: Any = poolings.load("gsp", channels=DIM, prototypes=6, under=under).double()
-    pooled_BD, attributes_BM = pooling.with_attributes(as_map(features_BND))
-    plain_BD = features_BND.mean(1) if under == "sum" else features_BND.amax(1)
-    torch.testing.assert_close(pooled_BD, plain_BD, rtol=1e-14, atol=0)
-    expected_BM = generalized_sum_pool(features_BND, pooling.prototypes, 1.0, 5.0).attributes_BM
-    assert torch.equal(attributes_BM, expected_BM)
-    torch.autograd.backward(pooling(as_map(features_BND)).sum())
-    assert torch.equal(pooling.prototypes.grad, torch.zeros(6, DIM, dtype=torch.float64))
-
-
-def test_prototypes_start_as_a_k_center_of_the_points_and_stay_started_after_a_round_trip() -> None:
-    points_ND = problem(40, 1)[0].flatten(0, 1) * 3
-    pooling = poolings.load("gsp", channels=DIM, prototypes=6).double()
-    assert pooling.start_points == 24
-    pooling.start(points_ND)
-    near_ND = lip(points_ND)
-    assert torch.equal(pooling.get_parameter("prototypes"), near_ND[greedy_k_center(near_ND, None, 6)])
-    other = poolings.load("gsp", channels=DIM, prototypes=6).double()
-    other.load_state_dict(pooling.state_dict())
-    features = as_map(problem(12, 1)[0])
-    assert torch.equal(other(features), pooling(features))
-    assert not torch.equal(other(features), features.mean((2, 3)))
-
-
-def test_fewer_points_than_prototypes_start_all_of_them_apart_and_alike_on_every_rank() -> None:
-    points_ND = problem(3, 1)[0][0]
-    both = [poolings.load("gsp", channels=DIM, prototypes=8).double() for _ in range(2)]
-    for pooling in both:
-        torch.rand(1)
-        pooling.start(points_ND)
-    prototypes_MD = both[0].get_parameter("prototypes")
-    assert torch.equal(prototypes_MD, both[1].get_parameter("prototypes"))
-    distance_MM = torch.cdist(prototypes_MD, prototypes_MD) + torch.eye(8)
-    assert distance_MM.min() > 1e-3
-    assert torch.cdist(prototypes_MD, lip(points_ND)).min(1).values.max() < 0.05
-    with pytest.raises(ValueError, match="at least one point"):
-        both[0].start(points_ND[:0])
