@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dmltune.core.checkpoint import MODEL, replace_file
 from dmltune.errors import UserError, nearest
 from dmltune.evaluation import evaluate
@@ -167,6 +169,7 @@ def _train(
             if report.failure:
                 failed[key] = report.failure
             elif report.finished:
+                torch.set_num_threads(team.layout.threads)  # trainings have the other cores
                 found = evaluate(run_id, split="test", store=series.store, data_root=data_root)
                 series.keep(key, {"run_id": run_id, "validation": report.best_score, "test": found})
                 say(line(key, report) + f", test {100 * found['map_at_r']:.1f} %")
