@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 SUMMARY = "run a study of the papers: its table and its picture"
 EXAMPLES = """\
-  dmltune reproduce synthetic                       two minutes, one core
+  dmltune reproduce synthetic                       a minute, one core
   dmltune reproduce collage                         48 trainings, two at a time
   dmltune reproduce collage --poolings gap,gsp --seeds 1 --name quick
-  dmltune reproduce collage data.name=cifar_collage --data-root ~/data --name cifar
+  dmltune reproduce collage data.name=cifar_collage --name cifar
 """
 STUDIES = ("synthetic", "collage")
 
