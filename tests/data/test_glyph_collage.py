@@ -14,6 +14,8 @@ from dmltune.data.catalog._collage import CollageSet, partitions
 from dmltune.data.images import ImageSet, Ints, Part
 from dmltune.data.splits import PARTITIONS, split
 from dmltune.errors import UserError
+from dmltune.experiment import load_experiment
+from dmltune.train.build import validation_split
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +81,9 @@ def test_training_and_test_have_no_class_in_common_on_either_side(
 def test_what_is_shared_in_training_is_never_seen_in_validation(
     collages: dict[Part, CollageSet], fold: int, count: int | None
 ) -> None:
-    """Also of the first classes only: those are dealt anew."""
+    """On the sides that a training takes. Also of the first classes only: those are dealt anew."""
     images = collages["train"].first_classes(count)
-    sides = split(images.labels_N, "ablation", fold)
+    sides = validation_split(load_experiment("collage", [f"fold={fold}"]), images)
     training, validation = (shared(images, side) for side in (sides.train_N, sides.validation_N))
     assert training
     assert validation

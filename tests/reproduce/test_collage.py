@@ -121,3 +121,8 @@ def test_gsp_has_the_parameters_of_the_text_and_only_one_row_the_zero_shot_loss(
 def test_an_unknown_pooling_is_named_with_the_nearest() -> None:
     with pytest.raises(UserError, match="no pooling 'netvald' in this study; did you mean 'netvlad'"):
         collage.checked(["netvald"])
+
+
+def test_another_protocol_is_refused_because_validation_would_see_what_training_shared() -> None:
+    with pytest.raises(UserError, match="protocol ablation only; got fair"):
+        collage.run(overrides=["objective.protocol=fair"])
