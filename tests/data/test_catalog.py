@@ -74,7 +74,10 @@ def test_a_set_of_the_first_classes_keeps_labels_categories_and_queries_with_the
             assert (whole is None) == (part is None)
             if whole is not None:
                 assert part.tolist() == [whole[index] for index in kept]
-        assert np.array_equal(few.read([1])[0], images.read([kept[1]])[0])
+        if (
+            type(images) is ImageSet
+        ):  # collages deal what is around the image again: see test_glyph_collage.py
+            assert np.array_equal(few.read([1])[0], images.read([kept[1]])[0])
 
 
 PHOTOS = tiny_layouts.NAMES
