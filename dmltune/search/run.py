@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 from dmltune.errors import UserError
@@ -21,6 +17,7 @@ from dmltune.store import Store, checked_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import check
 from dmltune.train.identity import claimed
+from dmltune.train.interrupts import stop_signals
 from dmltune.train.orders import Order
 
 ACTOR_FAILURES = (
@@ -94,7 +91,7 @@ def _run(
     """Everything that needs Ray. Says why it was stopped before its end, or nothing."""
     from dmltune.train.cluster import plan, ray_session
 
-    with ray_session(address) as session, _stop_signals(logbook.message) as stopped:
+    with ray_session(address) as session, stop_signals(logbook.message) as stopped:
         from ray import tune
 
         from dmltune.search.proxy import TrialProxy
@@ -184,28 +181,6 @@ def _stopper(stop_all: Callable[[], bool]) -> Any:
             return (dict, ())  # Tune pickles stoppers into a snapshot that nobody reads
 
     return StopAll()
-
-
-@contextlib.contextmanager
-def _stop_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
-    """The first Ctrl-C (or SIGTERM) ends the search cleanly, the second one at once."""
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-        say("stopping cleanly; once more to stop at once")
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _check_budget(
