@@ -105,7 +105,8 @@ def _run_with_model(tracker: Tracker, name_or_run: str) -> Run:
 
 def _images(experiment: Experiment, split: str, data_root: Path | None) -> tuple[ImageSet, Indices]:
     if split == "test":
-        test = catalog.load(experiment.data.name, "test", data_root).first_classes(experiment.data.classes)
+        chosen = experiment.data
+        test = catalog.load(chosen.name, "test", data_root, path=chosen.path).first_classes(chosen.classes)
         return test, range(len(test))
     train = training_images(experiment, str(data_root) if data_root else None)
     return train, validation_split(experiment, train).validation_N

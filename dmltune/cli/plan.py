@@ -26,7 +26,7 @@ def document(experiment: Experiment, space_name: str, args: argparse.Namespace) 
     from dmltune.train.build import check
 
     check(experiment, args.data_root, args.workers)
-    images = catalog.load(experiment.data.name, "train", args.data_root)
+    images = catalog.load(experiment.data.name, "train", args.data_root, path=experiment.data.path)
     baseline = experiment.baseline_experiment()
     return {
         "name": args.name,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _none_is_zero(value: Any) -> Any:
@@ -13,6 +15,11 @@ def _none_is_zero(value: Any) -> Any:
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _absolute(path: str) -> str:
+    """A job elsewhere and a resumed search look where this one looked. Links stay as they are written."""
+    return str(Path(os.path.expanduser(path)).absolute())
 
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -28,9 +35,12 @@ class Section(BaseModel):
 
 
 class Data(Section):
-    """`size`: side of the square images in pixels; `classes` takes only so many classes of each half."""
+    """`size`: side of the square images in pixels; `classes` takes only so many classes of each half; `path`:
+    where the images of data set own are.
+    """
 
     name: str = Field(min_length=1)
+    path: Annotated[str, Field(min_length=1), AfterValidator(_absolute)] | None = None
     classes: Count | None = None
     size: int = Field(default=32, ge=8, le=1024)
     augment: str = "none"

@@ -24,14 +24,15 @@ SPLIT_SEED = (
 
 
 @lru_cache(maxsize=4)  # a warm worker reads a data set once
-def training_half(name: str, classes: int | None, data_root: str | None) -> ImageSet:
+def training_half(name: str, classes: int | None, data_root: str | None, path: str | None = None) -> ImageSet:
     """The images that `search` and `train` may see: never a test class."""
-    half = catalog.load(name, "train", Path(data_root) if data_root else None)
+    half = catalog.load(name, "train", Path(data_root) if data_root else None, path=path)
     return half.first_classes(classes)
 
 
 def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
-    return training_half(experiment.data.name, experiment.data.classes, data_root)
+    chosen = experiment.data
+    return training_half(chosen.name, chosen.classes, data_root, chosen.path)
 
 
 def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
