@@ -21,6 +21,7 @@ from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
 from dmltune.experiment import Experiment
 from dmltune.report.distances import draw_distances
+from dmltune.report.summary import warning
 from dmltune.store import Store
 from dmltune.tracking import Run, Tracker
 from dmltune.train.build import build_embedder, training_images, validation_split
@@ -69,6 +70,8 @@ def evaluate(
         "step": about["step"],
         **metrics,
     }
+    if seen := warning(experiment.objective.protocol):
+        document["warning"] = seen
     if images.query_N is not None:
         queries = int(images.query_N[indices].sum())
         document |= {"queries": queries, "gallery": len(indices) - queries}

@@ -72,4 +72,5 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
     facts.append(f"trial {result['trial']}, step {result['step']}, run {result['run_id']}")
     if "queries" in result:
         facts.append(f"{result['queries']:,} queries against a gallery of {result['gallery']:,}")
-    return ["", grid, "", shape, "", *(Text(fact, style="dim") for fact in facts)]
+    loud = [Text(result["warning"], style="bold red"), ""] if "warning" in result else []
+    return ["", *loud, grid, "", shape, "", *(Text(fact, style="dim") for fact in facts)]

@@ -15,7 +15,7 @@ from dmltune.core.zero_shot import ZeroShot
 from dmltune.data import catalog
 from dmltune.data.feed import Feed
 from dmltune.data.images import ImageSet
-from dmltune.data.splits import Split, split
+from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
 from dmltune.experiment import Experiment
 
 SPLIT_SEED = (
@@ -30,9 +30,17 @@ def training_half(name: str, classes: int | None, data_root: str | None, path: s
     return half.first_classes(classes)
 
 
+@lru_cache(maxsize=2)
+def both_halves(name: str, classes: int | None, data_root: str | None, path: str | None = None) -> Monitored:
+    """For protocol `conventional` alone, which has to be asked for by name."""
+    test = catalog.load(name, "test", Path(data_root) if data_root else None, path=path)
+    return monitored(training_half(name, classes, data_root, path), test.first_classes(classes))
+
+
 def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
     chosen = experiment.data
-    return training_half(chosen.name, chosen.classes, data_root, chosen.path)
+    load = both_halves if experiment.objective.protocol == CONVENTIONAL else training_half
+    return load(chosen.name, chosen.classes, data_root, chosen.path)
 
 
 def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
@@ -61,6 +69,8 @@ def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, wor
 
 def validation_split(experiment: Experiment, train: ImageSet) -> Split:
     """Training and validation classes of the experiment's protocol and fold."""
+    if isinstance(train, Monitored):
+        return train.split()
     return split(train.labels_N, experiment.objective.protocol, experiment.fold, SPLIT_SEED)
 
 
