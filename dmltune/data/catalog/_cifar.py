@@ -24,7 +24,9 @@ def records(source: Source, files: Sequence[Path], limits: Sequence[int]) -> tup
     for file in files:
         length = file.stat().st_size
         if length == 0 or length % size:
-            raise source.broken(f"{file} must have a whole number of records of {size} bytes; got {length} bytes")
+            raise source.broken(
+                f"{file} must have a whole number of records of {size} bytes; got {length} bytes"
+            )
         records_TR = np.asarray(np.memmap(file, np.uint8, mode="r")).reshape(-1, size)
         for column, limit in enumerate(limits):
             if (worst := records_TR[:, column].max()) >= limit:
@@ -39,4 +41,6 @@ def names(source: Source, file: Path, count: int, word: str) -> list[str]:
     """The lines of a file of names; `class 7` where there is none, for names are not needed."""
     lines = [line.strip() for line in source.lines(file)] if file.is_file() else []
     found = [line for line in lines if line]
-    return found if len(set(found)) == count == len(found) else [f"{word} {number}" for number in range(count)]
+    return (
+        found if len(set(found)) == count == len(found) else [f"{word} {number}" for number in range(count)]
+    )

@@ -1,8 +1,8 @@
 """Own images in class folders: photos/CLASS/**/*.jpg, or photos/train/CLASS and photos/test/CLASS (or query
 and gallery in place of test).
 
-Whatever lies in a class folder, however deep, is of the class. Hidden files and folders are passed over, so are
-files without the suffix of an image. A link is followed where it stays in the folder and refused where it
+Whatever lies in a class folder, however deep, is of the class. Hidden files and folders are passed over, so
+are files without the suffix of an image. A link is followed where it stays in the folder and refused where it
 leads out of it: what trains is what is seen there.
 """
 
@@ -21,7 +21,7 @@ VALIDATION = {"val", "valid", "validation", "dev"}
 
 
 def rows(base: Path, part: Part) -> list[Row]:
-    """The images of a part, class by class in the order of names. The other part's folders are not entered."""
+    """The images of a part, class by class by name. The other part's folders are not entered."""
     within = os.path.realpath(base)
     splits = told(base)
     if not splits:
@@ -62,10 +62,10 @@ def _check_disjoint(base: Path, classes_of: dict[str, list[str]]) -> None:
     trained = {plain(name) for name in classes_of["train"]}
     for split, names in classes_of.items():
         if split != "train" and (both := sorted(trained.intersection(map(plain, names)))):
+            more = f", and {len(both) - 1} more are" if len(both) > 1 else ""
             raise UserError(
-                f"own: class '{both[0]}' is in train and in {split} of {base}"
-                f"{f', and {len(both) - 1} more' if len(both) > 1 else ''}; to test takes other classes than to"
-                " train: leave each in one of them."
+                f"own: class '{both[0]}' is in train and in {split} of {base}{more}; to test takes other"
+                " classes than to train: leave each in one of them."
             )
 
 
@@ -97,7 +97,9 @@ def _seen(folder: Path | str) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith((".", "__MACOSX"))]
     except OSError as error:
-        raise UserError(f"own: {folder} cannot be read ({error.strerror}); allow it or move it away.") from error
+        raise UserError(
+            f"own: {folder} cannot be read ({error.strerror}); allow it or move it away."
+        ) from error
 
 
 def _inside(entry: os.DirEntry[str], within: str) -> bool:

@@ -1,4 +1,4 @@
-"""What folders and tables of own images have in common: a row for an image, and which half its class is in."""
+"""What folders and tables of own images have in common: a row for an image, and the half of its class."""
 
 from __future__ import annotations
 

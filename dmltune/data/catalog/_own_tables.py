@@ -23,7 +23,10 @@ Cells = tuple[str, Mapping[str, str]]  # photos.csv:7 and the cells of that line
 
 def rows(file: Path) -> list[Row]:
     """Every row, checked; mistakes are told with their line."""
-    found = [_row(place, cells) for place, cells in (_parquet(file) if file.suffix.lower() in PARQUET else _csv(file))]
+    found = [
+        _row(place, cells)
+        for place, cells in (_parquet(file) if file.suffix.lower() in PARQUET else _csv(file))
+    ]
     if not found:
         raise UserError(f"{file} lists no image; write a line path,label for each.")
     _check_once(found)
@@ -46,7 +49,9 @@ def _check_once(found: Iterable[Row]) -> None:
     first: dict[str, Row] = {}
     for row in found:
         if (before := first.setdefault(row.path, row)) is not row:
-            raise UserError(f"{row.place}: {row.path} is listed already at {before.place}; keep one of the two.")
+            raise UserError(
+                f"{row.place}: {row.path} is listed already at {before.place}; keep one of the two."
+            )
 
 
 def _check_splits(found: list[Row]) -> None:
@@ -57,8 +62,8 @@ def _check_splits(found: list[Row]) -> None:
         before = first.setdefault(row.label, row)
         if half_of(before) != half_of(row):
             raise UserError(
-                f"{row.place}: class '{row.label}' has split {row.split}, but {before.split} at {before.place};"
-                " to test takes other classes than to train."
+                f"{row.place}: class '{row.label}' has split {row.split}, but {before.split} at"
+                f" {before.place}; to test takes other classes than to train."
             )
         ways.setdefault(row.split, row)
     if "test" in ways and (mixed := ways.get("query") or ways.get("gallery")):
@@ -97,7 +102,8 @@ def _csv(file: Path) -> Iterator[Cells]:
 
 
 def _parquet(file: Path) -> Iterator[Cells]:
-    from pyarrow import ArrowException, parquet  # it comes with mlflow
+    # it comes with mlflow, and without types
+    from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
 
     try:
         table = parquet.ParquetFile(file)

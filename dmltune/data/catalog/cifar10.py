@@ -1,5 +1,5 @@
-"""CIFAR-10, binary version: 60,000 pictures of 32 × 32 in 10 classes. The first five train, the last five test,
-with the images of CIFAR's own training and test files together."""
+"""CIFAR-10, binary version: 60,000 pictures of 32 × 32 in 10 classes. The first five train, the last five
+test, with the images of CIFAR's own training and test files together."""
 
 from __future__ import annotations
 

@@ -74,7 +74,9 @@ def load(part: Part, root: Path | None = None, path: str | Path | None = None) -
     number = {kind: index for index, kind in enumerate(kinds)}
     category_N = np.array([number.get(row.category, -1) for row in chosen], dtype=np.int64) if kinds else None
     asks = part == "test" and any(row.split == "query" for row in chosen)
-    source = OwnSource("own", (str(place),), (), {within / row.path: row.place for row in chosen if row.place})
+    source = OwnSource(
+        "own", (str(place),), (), {within / row.path: row.place for row in chosen if row.place}
+    )
     return source.images(
         part,
         within,
