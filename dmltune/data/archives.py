@@ -1,8 +1,8 @@
 """Archives (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip), unpacked whole or not at all. Nothing in one is trusted.
 
 A member is a folder or a plain file whose name lies inside. Links, devices, names that lead outside, names
-used twice, encrypted files and more than the limits allow are refused in one line. Owners, modes and times are
-not taken over. An archive in an archive is a file like any other: it stays packed.
+used twice, encrypted files and more than the limits allow are refused in one line. Owners, modes and times
+are not taken over. An archive in an archive is a file like any other: it stays packed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def extract(archive: Path, folder: Path, limits: Limits = LIMITS, progress: Prog
 
 
 def unpack(archive: Path, into: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:
-    """All of `archive` into a folder of one's own. What is refused leaves its beginning there: see extract."""
+    """All of `archive` into a folder that nobody else uses. What is refused leaves its beginning there."""
     with _plainly(archive), archive.open("rb") as raw:
         size = os.fstat(raw.fileno()).st_size
         room, free = limits.room(size), shutil.disk_usage(into).free
