@@ -8,7 +8,7 @@ does (16–100 % of the area, `augment: ms`), mirrored half of the time, as floa
 to 1. Theirs: ImageFolder, crop, flip, ToTensor and Normalize on Pillow images in a DataLoader with 2 worker
 processes. Ours: the feed of a training, and the conversion to float, in this process on one thread. Both are
 warm: files, pack and workers are there before the clock starts. The sides take turns; between its turns the
-DataLoader keeps its workers and fills its queue, which is to its advantage.
+DataLoader keeps its workers and fills its queue (to its advantage), in the pause before ours.
 
 The shorter side of a copy of the data that was scaled down before (160 px) makes decoding cheap for the peer:
 originals of 375 to 500 px take it several times as long. What packing costs once is printed first.
@@ -44,7 +44,8 @@ from dmltune.data.splits import Split
 from dmltune.experiment import load_experiment
 from dmltune.train.build import build_run
 
-BATCH, TURN, WORKERS = 32, 64, 2  # images in a batch, batches a turn
+BATCH, WORKERS = 32, 2
+TURN_SECONDS, PAUSE_SECONDS = 2.0, 0.5
 MEAN = STD = 0.5
 
 
@@ -76,13 +77,14 @@ def ours(feed: Feed) -> Iterator[Tensor]:
         step += 1
 
 
-def images_a_second(batches: Iterator[Tensor], count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
+def images_a_second(batches: Iterator[Tensor]) -> float:
+    time.sleep(PAUSE_SECONDS)
+    count, start = 0, time.perf_counter()
+    while (passed := time.perf_counter() - start) < TURN_SECONDS:
         batch = next(batches)
-    assert batch.dtype == torch.float32
-    assert len(batch) == BATCH
-    return count * BATCH / (time.perf_counter() - start)
+        assert batch.dtype == torch.float32
+        count += len(batch)
+    return count / passed
 
 
 def side_by_side(root: Path, size: int, rounds: int) -> float:
@@ -99,14 +101,14 @@ def side_by_side(root: Path, size: int, rounds: int) -> float:
     sides = {"ours": ours(feed), "theirs": theirs(root, size)}
     rates: dict[str, list[float]] = {side: [] for side in sides}
     for batches in sides.values():
-        images_a_second(batches, TURN)
+        images_a_second(batches)
     for _ in range(rounds):
         for side, batches in sides.items():
-            rates[side].append(images_a_second(batches, TURN))
+            rates[side].append(images_a_second(batches))
     for side, each in rates.items():
         print(
             f"{side}: median {statistics.median(each):,.0f} images/s ({min(each):,.0f} to {max(each):,.0f},"
-            f" {rounds} turns of {TURN * BATCH:,} images)"
+            f" {rounds} turns of {TURN_SECONDS:g} s)"
         )
     ratios = [mine / their for mine, their in zip(rates["ours"], rates["theirs"], strict=True)]
     print(f"ratio of a round: {min(ratios):.2f} to {max(ratios):.2f}", flush=True)
