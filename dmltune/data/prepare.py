@@ -37,7 +37,7 @@ class Prepared:
 
 
 def prepare(name: str, root: Path, archive: Path | None = None, progress: Progress | None = None) -> Prepared:
-    """Data set `name` in the folder `root`, from `archive` or the network. If it is there, nothing is done."""
+    """Data set `name` in the folder `root`, from `archive` or the network. What is there is left alone."""
     if name not in catalog.names():
         known = ", ".join(catalog.names())
         raise UserError(f"no data set '{name}'{nearest(name, catalog.names()) or f'; there are {known}.'}")
