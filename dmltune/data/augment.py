@@ -164,12 +164,13 @@ def to_tensor(pixels_BHWC: Pixels) -> Tensor:
 
 
 def _centre(image_HWC: Pixels, size: int, margin: float) -> Pixels:
-    """The square in the middle, between whole pixels or not; as it is where it has the size already."""
+    """The square in the middle, cut out at whole pixels where it has the size already: resampling it by half a
+    pixel, as where an odd number of columns is left over, would only blur it."""
     height, width = image_HWC.shape[:2]
     side = min(height, width) / margin
     left, top = (width - side) / 2, (height - side) / 2
-    if max(abs(side - size), abs(left - round(left)), abs(top - round(top))) < 1e-6:
-        left, top = round(left), round(top)
+    if abs(side - size) < 1e-6:
+        left, top = int(left + 1e-6), int(top + 1e-6)
         return image_HWC[top : top + size, left : left + size]
     # rounding may step out
     box = (max(left, 0.0), max(top, 0.0), min(left + side, width), min(top + side, height))
