@@ -140,7 +140,7 @@ def look(file: Path) -> Seen:
         return Seen(digest, *_not_identified(content))
     except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
         text = " ".join(str(error).split())
-        return Seen(digest, "truncated" if "truncated" in text else "unreadable", text)
+        return Seen(digest, "truncated" if "truncated" in text.lower() else "unreadable", text)
     return Seen(digest)
 
 

@@ -47,6 +47,7 @@ def test_class_folders_are_dealt_to_two_halves_by_their_names(tmp_path: Path) ->
         for label, picture in zip(images.labels_N, images.read(range(len(images))), strict=True):
             assert picture.shape == (40 + NAMES.index(images.class_names[label]) % 7, 60, 3)
     assert sum(map(len, halves.values())) == 36
+    assert not set(halves["train"].class_names) & set(halves["test"].class_names)
 
 
 def test_classes_added_later_move_no_other_class(tmp_path: Path) -> None:

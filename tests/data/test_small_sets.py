@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,7 @@ import pytest
 
 from dmltune.data import catalog
 from dmltune.data.images import ImageSet, Part
+from dmltune.data.splits import PARTITIONS, split
 from dmltune.errors import UserError
 
 PARTS = get_args(Part)
@@ -112,7 +114,9 @@ def test_the_digits_need_no_download_and_are_all_there() -> None:
 
 
 @pytest.mark.parametrize(("name", "write"), [("cifar10", cifar10), ("cifar100", cifar100), ("mnist", mnist)])
-def test_a_fingerprint_is_of_the_content_and_of_one_half(name: str, write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_fingerprint_is_of_the_content_and_of_one_half(
+    name: str, write: Callable[[Path], Path], tmp_path: Path
+) -> None:
     folder = write(tmp_path / "one")
     train, test = halves(name, folder)
     again = write(tmp_path / "two")
@@ -124,6 +128,26 @@ def test_a_fingerprint_is_of_the_content_and_of_one_half(name: str, write, tmp_p
     changed = halves(name, again)
     assert changed[0].fingerprint == train.fingerprint
     assert changed[1].fingerprint != test.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "write"), [("cifar10", cifar10), ("cifar100", cifar100), ("mnist", mnist), ("digits", None)]
+)
+def test_no_class_is_on_both_sides_of_the_halves_or_of_a_fold(
+    name: str, write: Callable[[Path], Path] | None, tmp_path: Path
+) -> None:
+    train, test = halves(name, write and write(tmp_path))
+    assert not set(train.class_names) & set(test.class_names)
+    assert np.array_equal(np.unique(test.labels_N), np.arange(test.num_classes))
+    for protocol, parts in PARTITIONS.items():
+        if train.num_classes < 2 * parts:
+            with pytest.raises(UserError, match=f"protocol '{protocol}' needs 2 classes in each of its"):
+                split(train.labels_N, protocol)
+            continue
+        for fold in range(parts):
+            dealt = split(train.labels_N, protocol, fold)
+            assert not set(train.labels_N[dealt.train_N]) & set(train.labels_N[dealt.validation_N])
+            assert len(dealt.train_N) + len(dealt.validation_N) == len(train)
 
 
 def test_broken_files_are_one_clear_line(tmp_path: Path) -> None:
