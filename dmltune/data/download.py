@@ -87,8 +87,8 @@ def check(
         length = file.stat().st_size
         if size is not None and length != size:
             raise UserError(
-                f"{of or file} must have {size:,} bytes; got {length:,}. It is torn or another file: fetch it"
-                " again."
+                f"{of or file} must have {size:,} bytes{checksum and f' and the checksum {checksum}'}; got"
+                f" {length:,} bytes. It is torn or another file: fetch it again."
             )
         if not checksum:
             return

@@ -207,8 +207,12 @@ def test_a_file_on_the_disk_is_checked_by_size_and_checksum(tmp_path: Path) -> N
     file.write_bytes(CONTENT)
     check(file, SHA, len(CONTENT))
     check(file, "")
-    with pytest.raises(UserError, match=r"birds\.tgz must have 7 bytes; got 400,000\. It is torn or another"):
+    with pytest.raises(
+        UserError, match=r"birds\.tgz must have 7 bytes and the checksum sha256:[0-9a-f]+; got 400,000 b"
+    ):
         check(file, SHA, 7)
+    with pytest.raises(UserError, match=r"birds\.tgz must have 7 bytes; got 400,000 bytes\. It is torn or"):
+        check(file, "", 7)
     with pytest.raises(
         UserError, match=r"birds\.tgz must have the checksum md5 0+; got [0-9a-f]{32}\. It is"
     ):

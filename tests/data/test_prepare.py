@@ -190,7 +190,7 @@ def test_an_evil_archive_is_refused_in_one_line_and_leaves_nothing(
 def test_a_published_file_with_a_wrong_checksum_is_refused_with_its_remedy(tmp_path: Path) -> None:
     archive = packed("cub", tmp_path, per_class=1).rename(tmp_path / "CUB_200_2011.tgz")
     why = refusal("cub", tmp_path / "data", archive)
-    assert "CUB_200_2011.tgz must have 1,150,585,339 bytes; got " in why
+    assert "CUB_200_2011.tgz must have 1,150,585,339 bytes and the checksum md5:97ec" in why
     assert "fetch it again. If it is an archive of your own, give it a name of its own." in why
     archive = packed("sop", tmp_path, "Stanford_Online_Products")
     why = refusal("sop", tmp_path / "data", archive)
