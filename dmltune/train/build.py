@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from dmltune.core import backbones, collectives, losses, optimizers, poolings, references, transforms
 from dmltune.core.embedder import Embedder
-from dmltune.core.fit import Run, Schedule
+from dmltune.core.fit import Options, Run, Schedule
 from dmltune.core.objective import Objective
 from dmltune.core.zero_shot import ZeroShot
 from dmltune.data import catalog
 from dmltune.data.feed import Feed
 from dmltune.data.images import ImageSet
 from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
+from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 
+Images = TypeVar("Images", bound=ImageSet)
 SPLIT_SEED = (
     0  # the deal of the classes is the protocol's, not the trial's: all trials are validated on the same ones
 )
@@ -40,7 +44,12 @@ def both_halves(name: str, classes: int | None, data_root: str | None, path: str
 def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
     chosen = experiment.data
     load = both_halves if experiment.objective.protocol == CONVENTIONAL else training_half
-    return load(chosen.name, chosen.classes, data_root, chosen.path)
+    return framed(load(chosen.name, chosen.classes, data_root, chosen.path), chosen.margin)
+
+
+def framed(images: Images, margin: float | None) -> Images:
+    """The images with another margin where the experiment asks for one."""
+    return images if margin is None else replace(images, margin=margin)
 
 
 def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
@@ -48,7 +57,8 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     torch.manual_seed(experiment.seed)
     feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
     objective = build_objective(experiment, feed).to(device)
-    return Run(objective, build_optimizer(experiment, objective), feed, schedule_of(experiment))
+    optimizer = build_optimizer(experiment, objective)
+    return Run(objective, optimizer, feed, schedule_of(experiment), options_of(experiment))
 
 
 def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, world: int = 1) -> Feed:
@@ -78,13 +88,28 @@ def build_objective(experiment: Experiment, feed: Feed) -> Objective:
     """Embedder, loss, references, transform and zero-shot loss. The references say whether points are
     normalised by l2 or lip.
     """
-    dim, classes, chosen = experiment.embedding.dim, feed.num_classes, experiment.references
+    dim, classes, chosen = dimensions(experiment), feed.num_classes, experiment.references
     refs = references.load(chosen.name, classes, dim, **chosen.parameters)
     loss = losses.load(experiment.loss.name, classes, dim, **experiment.loss.parameters)
     embedder = build_embedder(experiment, refs.normalise)
+    if not learns(embedder):
+        raise UserError(
+            "nothing in this space learns: all of the backbone is frozen, and nothing follows it. "
+            "dmltune evaluate takes the name of the space; to train, set embedding.dim or backbone.frozen_until"
+        )
+    if experiment.data.views and embedder.cut is None:
+        raise UserError("data.views keeps maps of a frozen prefix; set backbone.frozen_until, or drop data.views")
     return Objective(
         embedder, loss, refs, _transform(experiment, feed), _zero_shot(experiment, embedder, classes)
     )
+
+
+def dimensions(experiment: Experiment) -> int:
+    """Of the points: what is asked for, or the channels of the backbone."""
+    if (dim := experiment.embedding.dim) is not None:
+        return dim
+    with torch.random.fork_rng(devices=[]):  # that of the training draws for the one it keeps
+        return backbones.load(experiment.backbone.name).channels
 
 
 def _transform(experiment: Experiment, feed: Feed) -> transforms.Transform | None:
@@ -93,7 +118,7 @@ def _transform(experiment: Experiment, feed: Feed) -> transforms.Transform | Non
         return None
     counts_C = torch.from_numpy(feed.class_counts)
     return transforms.load(
-        chosen.name, feed.num_classes, experiment.embedding.dim, counts_C, **chosen.parameters
+        chosen.name, feed.num_classes, dimensions(experiment), counts_C, **chosen.parameters
     )
 
 
@@ -117,10 +142,22 @@ def build_optimizer(experiment: Experiment, objective: Objective) -> torch.optim
 
 def build_embedder(experiment: Experiment, normalise: str) -> Embedder:
     backbone = backbones.load(experiment.backbone.name, experiment.backbone.weights)
-    pooling = poolings.load(
-        experiment.pooling.name, experiment.embedding.dim, **experiment.pooling.parameters
+    backbones.check_size(backbone, experiment.backbone.name, experiment.data.size)
+    dim, chosen = experiment.embedding.dim, experiment.backbone
+    pooling = poolings.load(experiment.pooling.name, dim or backbone.channels, **experiment.pooling.parameters)
+    return Embedder(
+        backbone,
+        pooling,
+        dim,
+        normalise,  # type: ignore[arg-type]
+        chosen.frozen_bn,
+        chosen.frozen_until,
+        experiment.data.size,
     )
-    return Embedder(backbone, pooling, experiment.embedding.dim, normalise, experiment.backbone.frozen_bn)  # type: ignore[arg-type]
+
+
+def learns(embedder: Embedder) -> bool:
+    return any(weight.requires_grad for weight in embedder.parameters())
 
 
 def schedule_of(experiment: Experiment) -> Schedule:
@@ -133,6 +170,11 @@ def schedule_of(experiment: Experiment) -> Schedule:
         milestones=experiment.optimizer.milestones,
         decay=experiment.optimizer.decay,
     )
+
+
+def options_of(experiment: Experiment) -> Options:
+    chosen = experiment.optimizer
+    return Options(chosen.clip_norm, chosen.warmup_new_layers, chosen.ema, experiment.precision)
 
 
 def check(experiment: Experiment, data_root: Path | None, workers: int = 1) -> str:
