@@ -33,7 +33,8 @@ class Embedder(nn.Module):
     the batch norms keep the running statistics they came with; scale and shift still learn. All of the
     backbone before the module `frozen_until` ("all": all of it) stays as it is: without gradient and in
     inference mode. With `from_maps` set, what comes in place of images is what `at_cut` made of them; these
-    are images of `side` pixels. With `backbone_bfloat16` set, it computes in it in training mode; its map, and all behind it, does not.
+    are images of `side` pixels. With `backbone_bfloat16` set, the backbone computes in it in training mode;
+    its map, and all behind it, does not.
     """
 
     mean: Tensor
