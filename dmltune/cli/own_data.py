@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from dmltune.cli.search import name_of
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from dmltune.experiment import Experiment
     from dmltune.experiment.propose import Machine, Proposal
 
@@ -69,7 +68,7 @@ def subject(args: argparse.Namespace) -> Subject:
     space = name_of_data(args.data)
     name = checked_name(args.name or f"{space}-{when}")
     kept = kept_proposal(Store.at(args.store).search_folder(name))
-    proposal = None if kept else proposed(args.data)
+    proposal = None if kept else proposed(args.data, steps_asked(args.overrides))
     text = kept or (proposal.text if proposal else "")
     with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
         file = Path(scratch) / f"{space}.yaml"
@@ -82,13 +81,19 @@ def subject(args: argparse.Namespace) -> Subject:
     return Subject(experiment, space, name, text, proposal)
 
 
-def proposed(data: Path) -> Proposal:
+def proposed(data: Path, steps: int | None) -> Proposal:
     """Looks at the training half of the images."""
     from dmltune.data import catalog
     from dmltune.experiment.propose import look, propose
 
     path = absolute(data)
-    return propose(look(catalog.load("own", "train", path=path), path), machine())
+    return propose(look(catalog.load("own", "train", path=path), path), machine(), steps)
+
+
+def steps_asked(overrides: Sequence[str]) -> int | None:
+    """Of an override max_steps=300: how often to validate follows from it."""
+    asked = [re.fullmatch(r"max_steps=([1-9][0-9]{0,8})", text) for text in overrides]
+    return next((int(match[1]) for match in reversed(asked) if match), None)
 
 
 def machine() -> Machine:
@@ -113,6 +118,8 @@ def kept_proposal(folder: Path) -> str:
 
 def show(subject: Subject) -> None:
     """What was chosen and why, on stderr: stdout belongs to the result."""
+    from rich.text import Text
+
     if not subject.text:
         return
     console = console_for(sys.stderr)
@@ -120,20 +127,11 @@ def show(subject: Subject) -> None:
         console.print(f"{subject.name} goes on with the space that was proposed for it")
         return
     console.print(str(subject.proposal.facts), soft_wrap=True)
-    console.print(table(subject.proposal))
+    for choice in subject.proposal.choices:
+        console.print(
+            Text.assemble(f"  {choice.what:<13} {choice.value}", (f"   {choice.why}", "dim")), soft_wrap=True
+        )
     console.print("key=value changes any of it; --write photos.yaml makes it a space of your own\n")
-
-
-def table(proposal: Proposal) -> Table:
-    from rich.table import Table
-
-    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_column(style="dim", overflow="fold")
-    for choice in proposal.choices:
-        grid.add_row(choice.what, choice.value, choice.why)
-    return grid
 
 
 def write(file: Path, text: str) -> None:

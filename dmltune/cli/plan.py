@@ -40,6 +40,7 @@ def document(experiment: Experiment, space_name: str, args: argparse.Namespace) 
         "store": Store.at(args.store).root,
         "data": {
             "name": images.name,
+            "path": experiment.data.path,
             "images": len(images.labels_N),
             "classes": len(images.class_names),
             "fingerprint": images.fingerprint,
@@ -73,7 +74,10 @@ def table(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
             "objective",
             f"{words.metric_name(objective.metric)} ({objective.mode}), {objective.protocol} protocol",
         ),
-        ("data", f"{found['name']}: {found['images']:,} images of {found['classes']:,} classes"),
+        (
+            "data",
+            f"{found['path'] or found['name']}: {found['images']:,} images of {found['classes']:,} classes",
+        ),
         ("store", str(plan["store"])),
     ]
     varies = [(parameter.name, describe(parameter)) for parameter in experiment.space.parameters]

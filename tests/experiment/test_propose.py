@@ -188,3 +188,16 @@ def test_looking_counts_classes_measures_sides_and_tells_grey_from_colour(
     assert grey.grey
     assert grey.shorter == ENOUGH
     assert str(grey).endswith("5 a class; grey, shorter side 256 px or more")
+
+
+def test_asked_for_steps_are_kept_and_the_cadence_follows_them(tmp_path: Path) -> None:
+    for steps in (1, 2, 7, 40, 1234):
+        experiment = loaded(propose(facts(20, 20), LAPTOP, steps), tmp_path)
+        assert experiment.max_steps == steps
+        assert experiment.validate_every == max(1, round(steps / min(10, max(3, 0.75 * steps * 32 // 140))))
+
+
+def test_weights_are_tuned_carefully_on_few_classes_and_in_many_steps(tmp_path: Path) -> None:
+    few, many = (loaded(propose(facts(classes, 20), LAPTOP), tmp_path) for classes in (6, 200))
+    long = loaded(propose(facts(1000, 20), SERVER), tmp_path)
+    assert [run.optimizer.lr for run in (few, many, long)] == [1e-5, 1e-4, 1e-5]

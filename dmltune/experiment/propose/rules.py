@@ -84,16 +84,16 @@ class Pace(NamedTuple):
     every: int
 
 
-def propose(facts: Facts, machine: Machine) -> Proposal:
-    """The space for these images on this machine; a UserError that says what is needed when they are too
-    few."""
+def propose(facts: Facts, machine: Machine, steps: int | None = None) -> Proposal:
+    """The space for these images on this machine, for trials of `steps` where they are asked for; a UserError
+    that says what is needed when the images are too few."""
     _check(facts)
     why: list[Choice] = []
     deal = _deal(facts, why)
     network = _network(facts, machine, why)
     augment = _augment(facts, why)
     batch = _batch(facts, deal, machine, why)
-    pace = _pace(deal, network, batch, machine, why)
+    pace = _pace(deal, network, batch, machine, steps, why)
     scratch = network.weights == "none"
     chosen = method(
         scratch=scratch,
@@ -211,28 +211,29 @@ def _batch(facts: Facts, deal: Deal, machine: Machine, why: list[Choice]) -> Bat
     return batch
 
 
-def _pace(deal: Deal, network: Network, batch: Batch, machine: Machine, why: list[Choice]) -> Pace:
+def _pace(
+    deal: Deal, network: Network, batch: Batch, machine: Machine, asked: int | None, why: list[Choice]
+) -> Pace:
     epochs, cap = EPOCHS[network.weights], GPU_IMAGES
     if machine.device == "cpu":
         cap = round(CPU_IMAGES * min(3.0, 1 / network.cost))
     seen = min(epochs * deal.train_images, cap)
     least = LEAST_STEPS[machine.device][network.weights]
-    steps = max(least, seen // batch.size)
+    steps = asked or max(least, seen // batch.size)
     fitting = int(VALIDATION_SHARE * steps * batch.size / (FORWARD * max(1, deal.validation_images)))
-    validations = max(VALIDATIONS[0], min(VALIDATIONS[1], fitting))
+    low, high = VALIDATIONS
+    validations = max(low, min(high, fitting))
     every = max(1, round(steps / validations))
-    steps = every * validations
-    rounds = steps * batch.size / max(1, deal.train_images)
-    limit = "as much as minutes on a core allow" if seen == cap and machine.device == "cpu" else "enough"
+    if asked is None:
+        steps = every * validations
+    short = seen == cap and machine.device == "cpu"
+    limit = "as asked" if asked else "minutes on a core" if short else "which is enough"
+    rounds = f"{steps * batch.size / max(1, deal.train_images):.3g} × the training images"
+    cadence = (
+        "10 times a trial" if validations == high else f"{deal.validation_images:,} images take time too"
+    )
     why += [
-        Choice("max_steps", "steps", f"{steps:,}", f"{rounds:.3g} × the training images: {limit}"),
-        Choice(
-            "validate_every",
-            "validation",
-            f"every {every:,} steps",
-            f"{deal.validation_images:,} images: a quarter of the time at most"
-            if validations < VALIDATIONS[1]
-            else "10 times a trial",
-        ),
+        Choice("max_steps", "steps", f"{steps:,}", f"{rounds}, {limit}"),
+        Choice("validate_every", "validation", f"every {every:,} step{'s' if every > 1 else ''}", cadence),
     ]
     return Pace(steps, every)

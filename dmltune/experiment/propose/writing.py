@@ -1,4 +1,4 @@
-"""A proposed space as YAML for people: one line a section, and behind it why."""
+"""A proposed space as YAML for people: one line a section, and above it why."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ ORDER = (
 
 
 def written(tree: Mapping[str, Any], facts: Facts, choices: Iterable[tuple[str, str, str, str]]) -> str:
-    """The file. `choices` are (key, what, value, why): they stand behind the line of their key."""
+    """The file. `choices` are (key, what, value, why): they stand above the line of their key."""
     reasons: dict[str, list[str]] = {}
-    for key, what, _, why in choices:
-        reasons.setdefault(key, []).append(f"{what}: {why}")
+    for key, what, value, why in choices:
+        reasons.setdefault(key, []).append(f"{what}: {value} ({why})")
     if unplaced := set(tree) - set(ORDER):
         raise AssertionError(f"no place for {unplaced}")
     lines = ["# Proposed by dmltune from counts and sizes; it is yours to change: dmltune search THIS_FILE"]
     for key in ORDER:
         if key not in tree:
             continue
-        note = f"   # {'; '.join(reasons[key])}" if key in reasons else ""
+        lines += [f"# {reason}" for reason in reasons.get(key, ())]
         if key in BLOCKS:
-            lines.append(f"{key}:{note}")
+            lines.append(f"{key}:")
             lines += [f"  {name}: {flow(value)}" for name, value in tree[key].items()]
         else:
-            lines.append(f"{key}: {flow(tree[key])}{note}")
+            lines.append(f"{key}: {flow(tree[key])}")
     text = "\n".join(lines) + "\n"
     try:
         text.encode()
