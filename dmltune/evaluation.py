@@ -104,7 +104,12 @@ def evaluate(
 
 
 def _keep(
-    tracker: Tracker, subject: _Subject, split: str, figures: dict[str, float], emb_ND: Tensor, labels_N: Tensor
+    tracker: Tracker,
+    subject: _Subject,
+    split: str,
+    figures: dict[str, float],
+    emb_ND: Tensor,
+    labels_N: Tensor,
 ) -> None:
     """Into the run: the figures, and a picture of the distances."""
     tracker.log(subject.run_id, subject.step, {f"{split}_{k}": float(v) for k, v in figures.items()})
@@ -160,8 +165,8 @@ def _untrained(name: str, tracker: Tracker) -> _Subject:
     embedder = build_embedder(experiment, refs.normalise)
     if learns(embedder):
         raise UserError(
-            f"no search, training or run '{name}' in this store, and in the space of that name something has to"
-            f" learn first; dmltune train {name}"
+            f"no search, training or run '{name}' in this store, and in the space of that name something"
+            f" has to learn first; dmltune train {name}"
         )
     return _Subject(Path(name).stem if places.is_path(name) else name, experiment, embedder)
 

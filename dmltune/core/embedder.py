@@ -84,6 +84,7 @@ class Embedder(nn.Module):
     def at_cut(self, images_B3HW: Tensor) -> Tensor:
         """What the frozen prefix makes of images."""
         assert self.cut is not None
+        self.cut.set_inference()
         return self.cut.prefix(self._standardised(images_B3HW))
 
     def pooled(self, images_B3HW: Tensor, attributes: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -103,7 +104,7 @@ class Embedder(nn.Module):
                 if isinstance(module, _BatchNorm):
                     module.eval()
         if self.cut is not None:
-            self.cut.rest_in_inference()
+            self.cut.set_inference()
         return self
 
     def _standardised(self, images_B3HW: Tensor) -> Tensor:

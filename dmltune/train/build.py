@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,6 +15,7 @@ from dmltune.core.fit import Options, Run, Schedule
 from dmltune.core.objective import Objective
 from dmltune.core.zero_shot import ZeroShot
 from dmltune.data import catalog
+from dmltune.data.features import MapFeed, Views, stored_maps
 from dmltune.data.feed import Feed
 from dmltune.data.images import ImageSet
 from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
@@ -57,24 +58,41 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     torch.manual_seed(experiment.seed)
     feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
     objective = build_objective(experiment, feed).to(device)
+    if experiment.data.views:
+        feed.close()
+        feed = build_map_feed(experiment, data_root, objective.embedder)
     optimizer = build_optimizer(experiment, objective)
     return Run(objective, optimizer, feed, schedule_of(experiment), options_of(experiment))
 
 
 def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, world: int = 1) -> Feed:
     train = training_images(experiment, data_root)
-    return Feed(
-        train,
-        validation_split(experiment, train),
-        size=experiment.data.size,
-        batch_size=experiment.batch.size,
-        samples_per_class=experiment.batch.samples_per_class,
-        categories=experiment.batch.categories,
-        augment=experiment.data.augment,
-        seed=experiment.seed,
-        rank=rank,
-        world=world,
-    )
+    return Feed(train, validation_split(experiment, train), **_feed_settings(experiment, rank, world))
+
+
+def build_map_feed(experiment: Experiment, data_root: str | None, embedder: Embedder) -> MapFeed:
+    """This rank's feed of stored maps, which the embedder takes from now on."""
+    train, chosen = training_images(experiment, data_root), experiment.data
+    views = Views(chosen.size, chosen.augment, chosen.views or 1, chosen.maps)
+    device = embedder.mean.device
+    digest = "" if embedder.cut is None else embedder.cut.digest()
+    maps = stored_maps(train, views, lambda images: embedder.at_cut(images.to(device)), digest)
+    embedder.from_maps = True
+    settings = _feed_settings(experiment, collectives.rank(), collectives.world_size())
+    return MapFeed(train, validation_split(experiment, train), maps, **settings)
+
+
+def _feed_settings(experiment: Experiment, rank: int, world: int) -> dict[str, Any]:
+    return {
+        "size": experiment.data.size,
+        "batch_size": experiment.batch.size,
+        "samples_per_class": experiment.batch.samples_per_class,
+        "categories": experiment.batch.categories,
+        "augment": experiment.data.augment,
+        "seed": experiment.seed,
+        "rank": rank,
+        "world": world,
+    }
 
 
 def validation_split(experiment: Experiment, train: ImageSet) -> Split:
@@ -95,10 +113,13 @@ def build_objective(experiment: Experiment, feed: Feed) -> Objective:
     if not learns(embedder):
         raise UserError(
             "nothing in this space learns: all of the backbone is frozen, and nothing follows it. "
-            "dmltune evaluate takes the name of the space; to train, set embedding.dim or backbone.frozen_until"
+            "dmltune evaluate takes the name of the space; "
+            "to train, set embedding.dim or backbone.frozen_until"
         )
     if experiment.data.views and embedder.cut is None:
-        raise UserError("data.views keeps maps of a frozen prefix; set backbone.frozen_until, or drop data.views")
+        raise UserError(
+            "data.views keeps maps of a frozen prefix; set backbone.frozen_until, or drop data.views"
+        )
     return Objective(
         embedder, loss, refs, _transform(experiment, feed), _zero_shot(experiment, embedder, classes)
     )
@@ -144,7 +165,9 @@ def build_embedder(experiment: Experiment, normalise: str) -> Embedder:
     backbone = backbones.load(experiment.backbone.name, experiment.backbone.weights)
     backbones.check_size(backbone, experiment.backbone.name, experiment.data.size)
     dim, chosen = experiment.embedding.dim, experiment.backbone
-    pooling = poolings.load(experiment.pooling.name, dim or backbone.channels, **experiment.pooling.parameters)
+    pooling = poolings.load(
+        experiment.pooling.name, dim or backbone.channels, **experiment.pooling.parameters
+    )
     return Embedder(
         backbone,
         pooling,

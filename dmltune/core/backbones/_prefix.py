@@ -77,7 +77,7 @@ class Cut:
             if id(weight) not in learning:
                 weight.requires_grad_(False)
 
-    def rest_in_inference(self) -> None:
+    def set_inference(self) -> None:
         """Everything before the cut in inference mode: frozen statistics, no dropout."""
         for path in self._frozen:
             self._backbone.get_submodule(path).eval()
@@ -89,8 +89,9 @@ class Cut:
         return twin
 
     def digest(self) -> str:
-        """Names what the prefix computes, with which weights."""
-        content = hashlib.sha256(f"{self._target} {self._backbone!r}".encode())
+        """Names what the prefix computes from images in [0, 1], with which weights."""
+        standard = [getattr(self._backbone, name, ()) for name in ("mean", "std")]
+        content = hashlib.sha256(f"{self._target} {standard} {self._backbone!r}".encode())
         for name, value in self._tensors():
             if not self._learns(name):
                 plain = value.detach().cpu().contiguous().flatten()
@@ -183,9 +184,12 @@ def _resolve(backbone: nn.Module, until: str) -> str:
     depth = min((path.count(".") for path in ends), default=0)
     ends = [path for path in ends if path.count(".") == depth]
     if len(ends) > 1:
-        raise UserError(f"backbone.frozen_until '{until}' may be {ends[0]} or {ends[1]}; give the longer name")
+        raise UserError(
+            f"backbone.frozen_until '{until}' may be {ends[0]} or {ends[1]}; give the longer name"
+        )
     starts = [path for path in paths if path.startswith(f"{until}_")]
-    if found := [*ends, *starts]:
+    found: list[str] = [*ends, *starts]
+    if found:
         return found[0]
     short = [path.removeprefix("net.") for path in paths]
     shown = [path for path in short if path.count(".") <= 1][:12]
