@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from data import test_small_sets as small_sets
 from data import tiny_layouts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from dmltune.errors import UserError
 SEEDS = range(3)
 # data sets in which a class has the same name in both halves only if it is the same class
 NAMED = ("cub", "cars196", "sop", "inshop", "vehicleid", "faces", "glyphs", "own")
+
+SMALL = {"cifar10": small_sets.cifar10, "cifar100": small_sets.cifar100, "mnist": small_sets.mnist}
 
 
 @settings(deadline=None)
@@ -51,6 +54,8 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[Par
             root, options = None, {}
             if name in tiny_layouts.NAMES:
                 root = tiny_layouts.write(name, tmp_path_factory.mktemp(name), classes=11, per_class=2)
+            elif name in SMALL:
+                SMALL[name](root := tmp_path_factory.mktemp(name))
             elif name == "own":
                 folder = tmp_path_factory.mktemp("own")
                 write_classes(folder, 24, 2)
