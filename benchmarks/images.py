@@ -6,9 +6,10 @@ part of a training step waits for images.
 Both sides deliver batches of 32 photos of the training half of CUB-200-2011, cropped as RandomResizedCrop
 does (16–100 % of the area, `augment: ms`), mirrored half of the time, as float32 (B, 3, size, size) from −1
 to 1. Theirs: ImageFolder, crop, flip, ToTensor and Normalize on Pillow images in a DataLoader with 2 worker
-processes. Ours: the feed of a training, and the conversion to float, in this process on one thread. Both are
-warm: files, pack and workers are there before the clock starts. The sides take turns; between its turns the
-DataLoader keeps its workers and fills its queue (to its advantage), in the pause before ours.
+processes. Ours: the feed of a training with 2 threads, the conversion to float in the main one. Both prepare
+4 batches ahead and are warm: files, pack, workers and queues are there before the clock starts. The sides
+take turns with a pause between them, in which queues are filled. The clock is that on the wall: other work on
+the machine disturbs.
 
 The shorter side of a copy of the data that was scaled down before (160 px) makes decoding cheap for the peer:
 originals of 375 to 500 px take it several times as long. What packing costs once is printed first.
@@ -96,7 +97,15 @@ def side_by_side(root: Path, size: int, rounds: int) -> float:
     print(f"packing once: {packing_s:.1f} s, {len(images) / packing_s:,.0f} images/s, {size} px", flush=True)
     split = Split(np.arange(len(images)), np.arange(1))
     feed = Feed(
-        images, split, size=size, batch_size=BATCH, samples_per_class=0, augment="ms", seed=0, prefetch=0
+        images,
+        split,
+        size=size,
+        batch_size=BATCH,
+        samples_per_class=0,
+        augment="ms",
+        seed=0,
+        prefetch=2 * WORKERS,
+        threads=WORKERS,
     )
     sides = {"ours": ours(feed), "theirs": theirs(root, size)}
     rates: dict[str, list[float]] = {side: [] for side in sides}
@@ -105,6 +114,7 @@ def side_by_side(root: Path, size: int, rounds: int) -> float:
     for _ in range(rounds):
         for side, batches in sides.items():
             rates[side].append(images_a_second(batches))
+    feed.close()
     for side, each in rates.items():
         print(
             f"{side}: median {statistics.median(each):,.0f} images/s ({min(each):,.0f} to {max(each):,.0f},"
@@ -162,7 +172,7 @@ def main() -> None:
         os.environ["DMLTUNE_CACHE"] = folder
         ratio = side_by_side(chosen.data_root, chosen.size, chosen.rounds)
         share = share_waiting(chosen.data_root, chosen.steps)
-    targets.check("images a second, ours on 1 thread / theirs with 2 workers", ratio, "≥", 5)
+    targets.check("images a second, ours with 2 threads / theirs with 2 workers", ratio, "≥", 5)
     targets.check("share of a step that waits for images", 100 * share, "≤", 5, " %")
     targets.end()
 
