@@ -1,17 +1,18 @@
-"""`dmltune.evaluate`: how well a trained embedder retrieves. The only place that opens test classes, and only
-when asked.
+"""`dmltune.evaluate`: how well an embedder retrieves. The only place that opens test classes, and only when
+asked, or where nothing was trained.
 """
 
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from dmltune.core import checkpoint
+from dmltune.core import checkpoint, references
 from dmltune.core.analysis import distance_histograms, geometry
 from dmltune.core.embedder import Embedder
 from dmltune.core.retrieval import retrieval_metrics
@@ -19,56 +20,77 @@ from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
-from dmltune.experiment import Experiment
+from dmltune.experiment import Experiment, load_experiment, places
 from dmltune.report.distances import draw_distances
+from dmltune.report.summary import warning
 from dmltune.store import Store
 from dmltune.tracking import Run, Tracker
-from dmltune.train.build import build_embedder, training_images, validation_split
+from dmltune.train.build import build_embedder, framed, learns, training_images, validation_split
 
 SPLITS = ("validation", "test")
+UNTRAINED = "nothing here learns: no class was trained or chosen on"
 SMALL = 64  # up to this side in pixels the raw image is compared too: what any method has to beat
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is evaluated: the embedder of a run, or that of a space in which nothing learns."""
+
+    name: str
+    experiment: Experiment
+    embedder: Embedder
+    step: int = 0
+    trained_on: str = ""
+    trial: str = ""
+    run_id: str = ""
+
+    @property
+    def untrained(self) -> bool:
+        return not self.run_id
 
 
 def evaluate(
     run: str,
     *,
-    split: Literal["validation", "test"] = "validation",
+    split: Literal["validation", "test"] | None = None,
     store: Store | None = None,
     data_root: Path | None = None,
 ) -> dict[str, Any]:
     """Retrieval metrics (fractions) of the winner of a search, of a training, or of one run by its id; under
     "geometry" the shape of the embedding (core.analysis). The run gets both, and a picture of the distances.
+
+    Where there is no run of this name it may be that of a space in which nothing learns. Its split is test
+    unless the other is asked for: nothing was chosen on these classes. A run's is validation.
     """
-    if split not in SPLITS:
+    if split is not None and split not in SPLITS:
         raise UserError(f"--split must be validation or test; got '{split}'{nearest(split, SPLITS)}")
     tracker = Tracker(store or Store.at())
-    found = _run_with_model(tracker, run)
-    folder = tracker.model_folder(found.info.run_id)
-    if folder is None:
-        state = found.data.tags.get("dmltune.model", "it did not finish")
-        raise UserError(f"run {found.info.run_id} has no model ({state}). Evaluate a run that has one.")
-    state_dict, about = checkpoint.load_model(folder)
-    experiment = Experiment.from_dict(about["experiment"])
-    embedder = build_embedder(experiment.with_values({"backbone.weights": "none"}), about["normalise"])
-    embedder.load_state_dict(state_dict)
+    found = tracker.find(run)
+    subject = _untrained(run, tracker) if found is None else _trained(run, found, tracker)
+    chosen = split or ("test" if subject.untrained else "validation")
 
-    images, indices = _images(experiment, split, data_root)
-    emb_ND = _embed(embedder, images, indices, experiment.data.size)
+    experiment = subject.experiment
+    images, indices = _images(experiment, chosen, data_root)
+    emb_ND = _embed(subject.embedder, images, indices, experiment.data.size)
     labels_N = torch.from_numpy(images.labels_N[indices])
     metrics, shape = _metrics(emb_ND, images, indices), geometry(emb_ND, labels_N)
     document: dict[str, Any] = {
-        "name": found.data.tags.get("dmltune.search", run),
-        "trial": found.data.tags.get("dmltune.number", ""),
-        "run_id": found.info.run_id,
-        "split": split,
+        "name": subject.name,
+        "trial": subject.trial,
+        "run_id": subject.run_id,
+        "split": chosen,
         "data": experiment.data.name,
         "fingerprint": images.fingerprint,
         "images": len(indices),
         "classes": len(set(images.labels_N[indices].tolist())),
-        "trained_on": about["data"],
-        "step": about["step"],
+        "trained_on": subject.trained_on,
+        "step": subject.step,
         **metrics,
     }
+    if subject.untrained:
+        document["note"] = UNTRAINED
+    elif seen := warning(experiment.objective.protocol):
+        document["warning"] = seen
     if images.query_N is not None:
         queries = int(images.query_N[indices].sum())
         document |= {"queries": queries, "gallery": len(indices) - queries}
@@ -76,37 +98,84 @@ def evaluate(
         raw = _metrics(_raw_pixels(images, indices, experiment.data.size), images, indices)
         document["raw_pixels"] = {key: raw[key] for key in ("map_at_r", "precision_at_1")}
     document["geometry"] = shape
-    numbers = {f"{split}_{k}": float(v) for k, v in {**metrics, **shape}.items()}
-    tracker.log(found.info.run_id, int(about["step"]), numbers)
-    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-        file = Path(scratch) / f"distances_{split}.png"
-        title = f"{document['name']} · {split} classes of {experiment.data.name}"
-        tracker.log_file(
-            found.info.run_id, draw_distances(*distance_histograms(emb_ND, labels_N), title, file)
-        )
+    if not subject.untrained:
+        _keep(tracker, subject, chosen, {**metrics, **shape}, emb_ND, labels_N)
     return document
 
 
-def _run_with_model(tracker: Tracker, name_or_run: str) -> Run:
-    found = tracker.find(name_or_run)
-    if found is None:
-        known = tracker.names()
-        hint = nearest(name_or_run, known) or (f"; there are {', '.join(known)}" if known else "")
-        raise UserError(f"no search, training or run '{name_or_run}' in this store{hint}")
+def _keep(
+    tracker: Tracker,
+    subject: _Subject,
+    split: str,
+    figures: dict[str, float],
+    emb_ND: Tensor,
+    labels_N: Tensor,
+) -> None:
+    """Into the run: the figures, and a picture of the distances."""
+    tracker.log(subject.run_id, subject.step, {f"{split}_{k}": float(v) for k, v in figures.items()})
+    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        file = Path(scratch) / f"distances_{split}.png"
+        title = f"{subject.name} · {split} classes of {subject.experiment.data.name}"
+        tracker.log_file(subject.run_id, draw_distances(*distance_histograms(emb_ND, labels_N), title, file))
+
+
+def _trained(name: str, found: Run, tracker: Tracker) -> _Subject:
+    run = _run_with_model(name, found, tracker)
+    run_id, tags = run.info.run_id, run.data.tags
+    folder = tracker.model_folder(run_id)
+    if folder is None:
+        state = tags.get("dmltune.model", "it did not finish")
+        raise UserError(f"run {run_id} has no model ({state}). Evaluate a run that has one.")
+    state_dict, about = checkpoint.load_model(folder)
+    experiment = Experiment.from_dict(about["experiment"])
+    embedder = build_embedder(experiment.with_values({"backbone.weights": "none"}), about["normalise"])
+    embedder.load_state_dict(state_dict)
+    return _Subject(
+        name=tags.get("dmltune.search", name),
+        experiment=experiment,
+        embedder=embedder,
+        step=int(about["step"]),
+        trained_on=about["data"],
+        trial=tags.get("dmltune.number", ""),
+        run_id=run_id,
+    )
+
+
+def _run_with_model(name: str, found: Run, tracker: Tracker) -> Run:
     winner = found.data.tags.get("dmltune.winner")
     if winner:
         return tracker.client.get_run(winner)
     if found.data.tags.get("dmltune.number") == "parent" and "dmltune.model" not in found.data.tags:
         raise UserError(
-            f"'{name_or_run}' has no complete trial yet. Continue it with the same command, then evaluate."
+            f"'{name}' has no complete trial yet. Continue it with the same command, then evaluate."
         )
     return found
 
 
+def _untrained(name: str, tracker: Tracker) -> _Subject:
+    """The embedder of a space in which nothing learns, with the weights it comes with."""
+    spaces = places.named_files(places.SPACES)
+    if name not in spaces and not places.is_path(name):
+        known = tracker.names()
+        hint = nearest(name, [*known, *spaces]) or (f"; there are {', '.join(known)}" if known else "")
+        raise UserError(f"no search, training or run '{name}' in this store{hint}")
+    experiment = load_experiment(name).reference_experiment()
+    torch.manual_seed(experiment.seed)
+    refs = references.load(experiment.references.name, 2, 2, **experiment.references.parameters)
+    embedder = build_embedder(experiment, refs.normalise)
+    if learns(embedder):
+        raise UserError(
+            f"no search, training or run '{name}' in this store, and in the space of that name something"
+            f" has to learn first; dmltune train {name}"
+        )
+    return _Subject(Path(name).stem if places.is_path(name) else name, experiment, embedder)
+
+
 def _images(experiment: Experiment, split: str, data_root: Path | None) -> tuple[ImageSet, Indices]:
     if split == "test":
-        test = catalog.load(experiment.data.name, "test", data_root).first_classes(experiment.data.classes)
-        return test, range(len(test))
+        chosen = experiment.data
+        test = catalog.load(chosen.name, "test", data_root, path=chosen.path).first_classes(chosen.classes)
+        return framed(test, chosen.margin), range(len(test))
     train = training_images(experiment, str(data_root) if data_root else None)
     return train, validation_split(experiment, train).validation_N
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,10 @@ from dmltune import evaluation
 from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Ints, Pixels
+from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.store import Store
-from dmltune.train.build import build_embedder
+from dmltune.train.build import build_embedder, check
 
 SPACE = """
 data: {name: inshop, size: 24}
@@ -108,6 +110,9 @@ class OneRun:
     def log(self, run_id: str, step: int, numbers: dict[str, float]) -> None:
         OneRun.logged = numbers
 
+    def log_file(self, run_id: str, path: Path) -> None:
+        assert path.stat().st_size > 0
+
 
 def test_in_shop_is_evaluated_queries_against_gallery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,3 +142,83 @@ def test_in_shop_is_evaluated_queries_against_gallery(
     assert document["raw_pixels"]["map_at_r"] == pytest.approx(expected["map_at_r"], abs=1e-6)
     assert (document["images"], document["queries"], document["gallery"]) == (24, 6, 18)
     assert OneRun.logged["test_map_at_r"] == pytest.approx(document["map_at_r"])
+
+
+FROZEN = """
+data: {name: inshop, size: 24, margin: 1.0}
+backbone: {name: resnet20, frozen_until: all}
+embedding: {dim: none}
+loss: contrastive
+max_steps: 100
+"""
+
+
+class NoRun:
+    """In place of the tracker: an empty store, which nothing may be written to."""
+
+    def __init__(self, store: Store) -> None:
+        pass
+
+    def find(self, name: str) -> None:
+        return None
+
+    def names(self) -> list[str]:
+        return ["older"]
+
+
+@pytest.fixture
+def own_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`still` learns nothing, `learning` does; the working directory holds them."""
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "still.yaml").write_text(FROZEN)
+    (tmp_path / "search_spaces" / "learning.yaml").write_text(SPACE)
+    tiny_layouts.write("inshop", tmp_path, 6, 4)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(evaluation, "Tracker", NoRun)
+    return tmp_path
+
+
+def test_a_space_in_which_nothing_learns_is_evaluated_on_the_test_classes(own_spaces: Path) -> None:
+    document = evaluation.evaluate("still", store=Store(own_spaces), data_root=own_spaces)
+
+    test = replace(catalog.load("inshop", "test", own_spaces), margin=1.0)
+    torch.manual_seed(0)
+    net = build_embedder(load_experiment("still"), "l2").eval()
+    with torch.no_grad():
+        batches = [
+            net.backbone((b / 255 - 0.5) / 0.5) for b, _ in evaluation_batches(test, range(len(test)), 24)
+        ]
+    assert test.query_N is not None
+    asks = test.query_N.tolist()
+    points = torch.nn.functional.normalize(torch.cat(batches).mean((2, 3))).double().tolist()
+    expected = by_loops(points, test.labels_N.tolist(), asks, [not ask for ask in asks])
+    assert {name: document[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    assert (document["name"], document["split"], document["run_id"]) == ("still", "test", "")
+    assert "no class was trained or chosen on" in document["note"]
+
+
+def test_the_split_of_a_space_may_be_asked_for(own_spaces: Path) -> None:
+    document = evaluation.evaluate("still", split="validation", store=Store(own_spaces), data_root=own_spaces)
+    assert (document["split"], document["classes"]) == ("validation", 2)
+
+
+def test_neither_a_run_nor_a_space_that_is_ready_is_one_line(own_spaces: Path) -> None:
+    messages = {
+        "learning": "something has to learn first; dmltune train learning",
+        "stil": "no search, training or run 'stil' in this store; did you mean 'still'?",
+        "qqq": "no search, training or run 'qqq' in this store; there are older",
+    }
+    for name, message in messages.items():
+        with pytest.raises(UserError) as caught:
+            evaluation.evaluate(name, store=Store(own_spaces), data_root=own_spaces)
+        assert message in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_space_in_which_nothing_learns_is_not_trained(own_spaces: Path) -> None:
+    small = ["batch.size=4", "batch.samples_per_class=2"]
+    with pytest.raises(UserError, match="nothing in this space learns"):
+        check(load_experiment("still", small), own_spaces)
+    with pytest.raises(UserError, match=r"set backbone\.frozen_until, or drop data\.views"):
+        check(load_experiment("learning", ["data.views=2", *small]), own_spaces)

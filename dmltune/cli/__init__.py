@@ -12,7 +12,7 @@ from dmltune.cli.output import output
 from dmltune.cli.parser import Parser
 from dmltune.errors import UserError, nearest
 
-COMMANDS = ("search", "train", "evaluate", "spaces", "methods", "reproduce", "ui", "doctor", "submit")
+COMMANDS = ("search", "train", "evaluate", "spaces", "methods", "data", "reproduce", "ui", "doctor", "submit")
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 

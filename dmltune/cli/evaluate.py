@@ -1,4 +1,5 @@
-"""`dmltune evaluate`: the only command that opens the test classes, and only when told to."""
+"""`dmltune evaluate`: the only command that opens the test classes, when told to or where nothing was
+trained."""
 
 from __future__ import annotations
 
@@ -14,18 +15,20 @@ EXAMPLES = """\
   dmltune evaluate demo                         on the validation classes
   dmltune evaluate demo --split test            on classes that no search has seen
   dmltune evaluate birds --split test --data-root ~/data -f json
+  dmltune evaluate cub-lite-frozen              a space in which nothing learns, as it is, on the test classes
 """
 
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "name", metavar="NAME", help="the name of a search or training run, or an MLflow run id"
+        "name",
+        metavar="NAME",
+        help="the name of a search or training run, an MLflow run id, or a space in which nothing learns",
     )
     parser.add_argument(
         "--split",
         choices=("validation", "test"),
-        default="validation",
-        help="which classes (default: validation)",
+        help="which classes (default: validation; test for a space in which nothing learns)",
     )
     add_places(parser)
     add_format(parser)
@@ -69,7 +72,9 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
     facts = [f"{result['images']:,} images of {result['classes']:,} classes of {result['data']}"]
     if unmatched := int(result.get("queries_without_match", 0)):
         facts.append(f"{unmatched:,} of them have no other image of their class and are left out")
-    facts.append(f"trial {result['trial']}, step {result['step']}, run {result['run_id']}")
+    run = f"trial {result['trial']}, step {result['step']}, run {result['run_id']}"
+    facts.append(result.get("note", run))
     if "queries" in result:
         facts.append(f"{result['queries']:,} queries against a gallery of {result['gallery']:,}")
-    return ["", grid, "", shape, "", *(Text(fact, style="dim") for fact in facts)]
+    loud = [Text(result["warning"], style="bold red"), ""] if "warning" in result else []
+    return ["", *loud, grid, "", shape, "", *(Text(fact, style="dim") for fact in facts)]

@@ -36,7 +36,22 @@ class Parser(argparse.ArgumentParser):
             options = [option for action in self._actions for option in action.option_strings]
             hint = nearest(word, options) or f"; see {self.prog} --help"
             raise UserError(f"no option '{word}' in {self.prog}{hint}")
+        if "write" in namespace:
+            self._settle(namespace)
         return namespace
+
+    def _settle(self, args: argparse.Namespace) -> None:
+        """A space, or `--data` in its place: then the first word is an override."""
+        if args.data is None:
+            if args.space is None:
+                self.error("the following arguments are required: SPACE")
+            if args.write is not None:
+                self.error("--write writes the space that is proposed for --data FOLDER")
+        elif args.space is not None:
+            if "=" not in args.space.lstrip("="):
+                raise UserError(f"--data proposes a space of its own; leave out '{args.space}'.")
+            args.overrides = [args.space, *args.overrides]
+            args.space = None
 
 
 def at_least(low: int) -> Callable[[str], int]:
@@ -86,7 +101,10 @@ def add_format(parser: Parser) -> None:
 
 def add_experiment(parser: Parser, role: str) -> None:
     parser.add_argument(
-        "space", metavar="SPACE", help=f"{role}: a name that `dmltune spaces` lists, or a YAML file"
+        "space",
+        metavar="SPACE",
+        nargs="?",
+        help=f"{role}: a name that `dmltune spaces` lists, or a YAML file",
     )
     parser.add_argument(
         "overrides",
@@ -94,6 +112,16 @@ def add_experiment(parser: Parser, role: str) -> None:
         nargs="*",
         type=override,
         help="changes to it by dotted key: loss.neg_margin=0.5 loss=contrastive batch='{size: 64}'",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="your own images in place of SPACE: a folder of class folders, or a CSV or Parquet file;"
+        " looks at them and proposes a space",
+    )
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="with --data: write the proposed space there too"
     )
     parser.add_argument("--seed", type=at_least(0), help="the same as the override seed=N")
 

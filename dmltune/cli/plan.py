@@ -9,11 +9,13 @@ from dmltune.cli.output import Output
 from dmltune.report import words
 
 if TYPE_CHECKING:
+    from dmltune.cli.own_data import Subject
     from dmltune.experiment import Experiment, Parameter
 
 
-def show_plan(experiment: Experiment, space_name: str, args: argparse.Namespace, out: Output) -> int:
-    plan = document(experiment, space_name, args)
+def show_plan(chosen: Subject, args: argparse.Namespace, out: Output) -> int:
+    experiment = chosen.experiment
+    plan = document(experiment, chosen.space_name, args) | chosen.document()
     out.document(plan)
     out.show(*table(experiment, plan))
     return 0
@@ -21,12 +23,11 @@ def show_plan(experiment: Experiment, space_name: str, args: argparse.Namespace,
 
 def document(experiment: Experiment, space_name: str, args: argparse.Namespace) -> dict[str, Any]:
     """Builds trial 0 and the baseline with their data, so that what is missing shows now."""
-    from dmltune.data import catalog
     from dmltune.store import Store
-    from dmltune.train.build import check
+    from dmltune.train.build import check, training_images
 
     check(experiment, args.data_root, args.workers)
-    images = catalog.load(experiment.data.name, "train", args.data_root)
+    images = training_images(experiment, str(args.data_root) if args.data_root else None)
     baseline = experiment.baseline_experiment()
     return {
         "name": args.name,
@@ -39,6 +40,7 @@ def document(experiment: Experiment, space_name: str, args: argparse.Namespace) 
         "store": Store.at(args.store).root,
         "data": {
             "name": images.name,
+            "path": experiment.data.path,
             "images": len(images.labels_N),
             "classes": len(images.class_names),
             "fingerprint": images.fingerprint,
@@ -72,7 +74,10 @@ def table(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
             "objective",
             f"{words.metric_name(objective.metric)} ({objective.mode}), {objective.protocol} protocol",
         ),
-        ("data", f"{found['name']}: {found['images']:,} images of {found['classes']:,} classes"),
+        (
+            "data",
+            f"{found['path'] or found['name']}: {found['images']:,} images of {found['classes']:,} classes",
+        ),
         ("store", str(plan["store"])),
     ]
     varies = [(parameter.name, describe(parameter)) for parameter in experiment.space.parameters]
@@ -83,7 +88,20 @@ def table(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
         ("baseline", "none" if baseline is None else ", ".join(baseline)),
     ]
     heading = Text("what varies", style="bold")
-    return [rows(facts), "", heading, rows(varies), "", rows(first), "", "checked; nothing was started"]
+    from dmltune.report.summary import warning
+
+    loud = [Text(seen, style="bold red"), ""] if (seen := warning(objective.protocol)) else []
+    return [
+        *loud,
+        rows(facts),
+        "",
+        heading,
+        rows(varies),
+        "",
+        rows(first),
+        "",
+        "checked; nothing was started",
+    ]
 
 
 def describe(parameter: Parameter) -> str:

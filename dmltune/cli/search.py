@@ -30,6 +30,8 @@ EXAMPLES = """\
   dmltune search cub-lite-ccp --data-root ~/data --time 2h
   dmltune search cub-ccp loss.neg_margin=0.5 sampler=gp --trials 40 --workers 2
   dmltune search my_space.yaml --dry-run
+  dmltune search --data ./photos --time 2h          your images: a folder for each class, no YAML
+  dmltune search --data photos.csv max_steps=300 --write search_spaces/photos.yaml --dry-run
 """
 
 
@@ -65,38 +67,42 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.experiment import load_experiment
+    from dmltune.cli import own_data
+    from dmltune.store import Store
 
-    experiment = load_experiment(args.space, overrides_of(args))
-    space_name = name_of(args.space)
+    chosen = own_data.subject(args)
+    experiment = chosen.experiment
+    own_data.show(chosen)
     if args.dry_run:
         from dmltune.cli.plan import show_plan
 
-        return show_plan(experiment, space_name, args, out)
+        return show_plan(chosen, args, out)
     from dmltune.cli import INTERRUPTED
-    from dmltune.report.summary import summary
+    from dmltune.report.summary import summary, warning
     from dmltune.report.words import flat
     from dmltune.search.run import search
-    from dmltune.store import Store
 
+    store = Store.at(args.store)
+    chosen.keep(store.search_folder(chosen.name))
     baseline = flat(experiment.baseline)
     with watching(baseline) as watch:
         result = search(
             experiment,
-            name=args.name,
+            name=chosen.name,
             trials=args.trials,
             time=args.time,
             workers=args.workers,
             concurrent=args.concurrent,
             isolation=args.isolation,
-            store=Store.at(args.store),
+            store=store,
             data_root=args.data_root,
-            space_name=space_name,
+            space_name=chosen.space_name,
             address=args.address,
             watch=watch,
         )
     out.show(*summary(result, again(args, result.name), places(args), baseline))
-    out.document(result.to_dict())
+    seen = warning(result.protocol)
+    out.document(result.to_dict() | ({"warning": seen} if seen else {}) | chosen.document())
     if result.reason == "stopped":
         return INTERRUPTED
     return 0 if result.winner is not None else 1
@@ -122,9 +128,10 @@ def again(args: argparse.Namespace, name: str) -> str:
     given = {"--workers": args.workers if args.workers > 1 else None, "--concurrent": args.concurrent}
     given |= {"--isolation": args.isolation if args.isolation != "slot" else None, "--address": args.address}
     options = [word for option, value in given.items() if value is not None for word in (option, str(value))]
-    return shlex.join(
-        ["dmltune", "search", args.space, *overrides_of(args), "--name", name, *options]
-    ) + places(args)
+    about = [args.space] if args.data is None else ["--data", str(args.data)]
+    return shlex.join(["dmltune", "search", *about, *overrides_of(args), "--name", name, *options]) + places(
+        args
+    )
 
 
 def places(args: argparse.Namespace) -> str:

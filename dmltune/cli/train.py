@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from dmltune.cli.output import Output
-from dmltune.cli.parser import Parser, add_experiment, add_format, add_places, at_least, overrides_of
+from dmltune.cli.parser import Parser, add_experiment, add_format, add_places, at_least
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ EXAMPLES = """\
   dmltune train glyphs-ccp --name first
   dmltune train glyphs-ccp references=batch optimizer.lr=0.002 --seed 3
   dmltune train cub-lite --data-root ~/data --workers 2
+  dmltune train --data ./photos max_steps=100
 """
 
 
@@ -39,19 +39,22 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.cli.search import name_of, places
+    from dmltune.cli import own_data
+    from dmltune.cli.search import places
     from dmltune.cli.tracked import tracked
-    from dmltune.experiment import load_experiment
     from dmltune.store import Store
     from dmltune.train.local import train
 
     if args.trials != 1:
+        about = args.space if args.data is None else f"--data {args.data}"
         raise UserError(
-            f"a training is one trial; --trials was {args.trials}. For more: dmltune search {args.space}"
+            f"a training is one trial; --trials was {args.trials}. For more: dmltune search {about}"
         )
-    experiment = load_experiment(args.space, overrides_of(args))
-    name = args.name or f"{name_of(args.space)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    chosen = own_data.subject(args)
+    experiment, name = chosen.experiment, chosen.name
+    own_data.show(chosen)
     store = Store.at(args.store)
+    chosen.keep(store.search_folder(name))
     last = None
     reports = train(
         experiment,
@@ -61,13 +64,13 @@ def run(args: argparse.Namespace, out: Output) -> int:
         data_root=args.data_root,
         address=args.address,
     )
-    for report in tracked(reports, experiment, name, name_of(args.space), store):
+    for report in tracked(reports, experiment, name, chosen.space_name, store):
         print(line(report, experiment.objective.metric), file=sys.stderr, flush=True)
         last = report
-    out.document({"name": name} | (vars(last) if last is not None else {}))
+    out.document({"name": name} | (vars(last) if last is not None else {}) | chosen.document())
     if last is None or last.failure:
         return 1
-    out.show(*closing(name, last, places(args)))
+    out.show(*closing(name, last, places(args), experiment.objective.protocol))
     return 0
 
 
@@ -89,12 +92,16 @@ def line(report: Report, metric: str) -> str:
     return "  ".join(parts) + ("  best so far" if report.best_step == report.step else "")
 
 
-def closing(name: str, last: Report, places: str) -> list[str]:
+def closing(name: str, last: Report, places: str, protocol: str) -> list[str]:
     from dmltune.report import words
+    from dmltune.report.summary import warning
 
+    seen = warning(protocol)
+    classes = "test" if seen else "validation"
     return [
         "",
-        f"{name}: {words.percent(last.best_score)} % on the validation classes, at step {last.best_step}",
+        *([seen] if seen else []),
+        f"{name}: {words.percent(last.best_score)} % on the {classes} classes, at step {last.best_step}",
         "",
-        f"  dmltune evaluate {name} --split test{places}  # on unseen classes",
+        f"  dmltune evaluate {name} --split test{places}  # on {'the same' if seen else 'unseen'} classes",
     ]

@@ -58,12 +58,14 @@ class JointBatchNorm(_BatchNorm):
     def forward(self, x: Tensor) -> Tensor:
         if not (self.training and collectives.world_size() > 1):
             return super().forward(x)
-        normal, mean_C, var_C, total = _Normalise.apply(x, self.eps)
+        # statistics of half types, and the number of values, need float32
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        normal, mean_C, var_C, total = _Normalise.apply(wide, self.eps)
         self._update_running(mean_C, var_C, total)
         shape = [1, -1] + [1] * (x.dim() - 2)
         if not self.affine:
-            return cast(Tensor, normal)
-        return torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape))
+            return cast(Tensor, normal).to(x.dtype)
+        return torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape)).to(x.dtype)
 
     def _update_running(self, mean_C: Tensor, var_C: Tensor, total: Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:

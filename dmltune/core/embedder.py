@@ -9,14 +9,32 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dmltune.core.backbones import Backbone
+from dmltune.core.backbones._prefix import SIDE, Cut, split
 from dmltune.core.geometry import l2_normalise, lip
 from dmltune.core.poolings import Pooling
+from dmltune.errors import UserError
+
+
+class _NoProjection(nn.Identity):
+    """Stands where the backbone's own features are pooled; answers what is asked of a convolution."""
+
+    weight: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.out_channels = channels
+        self.register_buffer("weight", torch.empty(0), persistent=False)  # its type and device
 
 
 class Embedder(nn.Module):
     """Images (B, 3, H, W), uint8 or float in [0, 1], to points (B, D) on ("l2") or in ("lip") the unit ball.
 
-    With `frozen_bn` the batch norms keep the running statistics they came with; scale and shift still learn.
+    With `dim` None there is no convolution: the points have the channels of the backbone. With `frozen_bn`
+    the batch norms keep the running statistics they came with; scale and shift still learn. All of the
+    backbone before the module `frozen_until` ("all": all of it) stays as it is: without gradient and in
+    inference mode. With `from_maps` set, what comes in place of images is what `at_cut` made of them; these
+    are images of `side` pixels. With `backbone_bfloat16` set, the backbone computes in it in training mode;
+    its map, and all behind it, does not.
     """
 
     mean: Tensor
@@ -26,18 +44,25 @@ class Embedder(nn.Module):
         self,
         backbone: Backbone,
         pooling: Pooling,
-        dim: int,
+        dim: int | None,
         normalise: Literal["l2", "lip"] = "l2",
         frozen_bn: bool = False,
+        frozen_until: str | None = None,
+        side: int = SIDE,
     ) -> None:
         super().__init__()
         self.backbone = backbone
-        self.projection = nn.Conv2d(backbone.channels, pooling.in_channels or dim, kernel_size=1)
+        self.projection = _projection(backbone, pooling, dim)
         self.pooling = pooling
-        self.dim, self.normalise, self.frozen_bn = dim, normalise, frozen_bn
+        self.dim = dim or backbone.channels
+        self.normalise, self.frozen_bn, self.backbone_bfloat16 = normalise, frozen_bn, False
+        self.cut: Cut | None = split(backbone, frozen_until, side) if frozen_until else None
+        self.from_maps = False
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(1, 3, 1, 1), persistent=False)
         self.to(memory_format=torch.channels_last)
+        if self.cut is not None:
+            self.cut.freeze()
 
     def forward(self, images_B3HW: Tensor) -> Tensor:
         pooled_BD: Tensor = self.pooling(self.map(images_B3HW))
@@ -45,8 +70,22 @@ class Embedder(nn.Module):
 
     def map(self, images_B3HW: Tensor) -> Tensor:
         """The local features that are pooled, (B, in_channels of the pooling, h, w)."""
-        features_BDHW: Tensor = self.projection(self.backbone(self._standardised(images_B3HW)))
+        device = images_B3HW.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.backbone_bfloat16 and self.training):
+            if self.from_maps:
+                assert self.cut is not None
+                features = self.cut.rest(images_B3HW.to(self.mean.dtype))
+            else:
+                features = self.backbone(self._standardised(images_B3HW))
+        features_BDHW: Tensor = self.projection(features.to(self.mean.dtype))
         return features_BDHW
+
+    @torch.no_grad()
+    def at_cut(self, images_B3HW: Tensor) -> Tensor:
+        """What the frozen prefix makes of images."""
+        assert self.cut is not None
+        self.cut.set_inference()
+        return self.cut.prefix(self._standardised(images_B3HW))
 
     def pooled(self, images_B3HW: Tensor, attributes: bool = False) -> tuple[Tensor, Tensor | None]:
         """(points that are not normalised yet, pseudo-attributes of eq. 5.2.3 where they are asked for)."""
@@ -64,10 +103,23 @@ class Embedder(nn.Module):
             for module in self.modules():
                 if isinstance(module, _BatchNorm):
                     module.eval()
+        if self.cut is not None:
+            self.cut.set_inference()
         return self
 
     def _standardised(self, images_B3HW: Tensor) -> Tensor:
-        pixels = images_B3HW.to(dtype=self.projection.weight.dtype, memory_format=torch.channels_last)
+        pixels = images_B3HW.to(dtype=self.mean.dtype, memory_format=torch.channels_last)
         if not images_B3HW.is_floating_point():
             pixels = pixels / 255
         return (pixels - self.mean) / self.std
+
+
+def _projection(backbone: Backbone, pooling: Pooling, dim: int | None) -> nn.Conv2d | _NoProjection:
+    if dim is not None:
+        return nn.Conv2d(backbone.channels, pooling.in_channels or dim, kernel_size=1)
+    if pooling.in_channels not in (None, backbone.channels):
+        raise UserError(
+            f"embedding.dim none pools the backbone's own {backbone.channels} channels, and this pooling "
+            f"takes {pooling.in_channels}; give embedding.dim a number"
+        )
+    return _NoProjection(backbone.channels)

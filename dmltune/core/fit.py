@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from dmltune.core import collectives
+from dmltune.core import collectives, optimizers, precision
 from dmltune.core.geometry import covering_radius
 from dmltune.core.objective import distribute
+from dmltune.core.options import Options
 from dmltune.core.retrieval import retrieval_metrics
 from dmltune.core.run import MEASURES, Diverged, Feed, Progress, Run, Schedule
 
-__all__ = ["MEASURES", "Diverged", "Feed", "Progress", "Run", "Schedule", "fit"]
+__all__ = ["MEASURES", "Diverged", "Feed", "Options", "Progress", "Run", "Schedule", "fit"]
 
 _POLL_SECONDS = 0.005
 """Several ranks exchange the wish to stop at most about this often, so that short steps stay short."""
@@ -36,12 +37,14 @@ def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Pro
     model = distribute(run.objective)
     stop = _Stop(should_stop)
     if not run.started:
+        run.precision = _settled_precision(run)
         _start_pooling(run)
         run.objective.references.start(lambda per_class: _pool(run, per_class))
         run.started = True
         yield _validate(run)
     elif run.reason():
         yield _finish(run, run.reason())
+    run.objective.embedder.backbone_bfloat16 = run.precision == "bfloat16"
     while not run.reason():
         if stop.asked():
             yield _finish(run, "stopped")
@@ -56,7 +59,12 @@ def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Pro
         run.set_rates()
         run.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
+        if run.step < run.options.warmup_new_layers:
+            optimizers.drop_gradients(run.objective.embedder.backbone)
+        if run.options.clip_norm is not None:
+            optimizers.clip_gradients(run.optimizer, run.options.clip_norm)
         run.optimizer.step()
+        run.ema.update(run.step)
         run.count_step(loss.detach(), len(images) * collectives.world_size())
         stop.step_seconds = time.perf_counter() - begin
         run.seconds += stop.step_seconds
@@ -66,15 +74,19 @@ def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Pro
 
 
 def _validate(run: Run) -> Progress:
-    emb_ND, labels_N = _embed_validation(run)
-    _check_finite(run, float(emb_ND.sum()), "embedding")
-    metrics = {**run.interval_figures(), **_measure(emb_ND, labels_N), "seconds": run.seconds}
-    run.count_validation(metrics)
+    """The averaged weights are measured and kept where there are any, and the references hear of them (θ* of
+    CCP is what scored best); pools are embedded by the live weights, which the proxies are compared with.
+    """
+    with run.ema.in_place():
+        emb_ND, labels_N = _embed_validation(run)
+        _check_finite(run, float(emb_ND.sum()), "embedding")
+        metrics = {**run.interval_figures(), **_measure(emb_ND, labels_N), "seconds": run.seconds}
+        run.count_validation(metrics)
+        weights_W = run.objective.weights_W().detach()
     references, score = run.objective.references, run.sign * metrics[run.schedule.metric]
     if run.step == 0:
         run.metrics |= references.figures()
     else:
-        weights_W = run.objective.weights_W().detach()
         run.metrics |= references.after_validation(score, weights_W, lambda per_class: _pool(run, per_class))
     return _finish(run, run.reason()) if run.reason() else run.progress()
 
@@ -105,6 +117,13 @@ def _embed_validation(run: Run) -> tuple[Tensor, Tensor]:
     place_N = torch.arange(len(labels_N), device=run.device) * collectives.world_size() + collectives.rank()
     order_N = collectives.gather(place_N).argsort()
     return collectives.gather(emb_ND)[order_N], collectives.gather(labels_N)[order_N]
+
+
+def _settled_precision(run: Run) -> str:
+    if run.options.precision != "auto":
+        return run.options.precision
+    images, _ = run.feed.batch(run.step)
+    return precision.settled("auto", run.objective.embedder, images.to(run.device))
 
 
 def _start_pooling(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Optimisers by name, and which parameters learn at which rate."""
+"""Optimisers by name, which parameters learn at which rate, and what is done to gradients."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
 from dmltune.core.objective import Objective
 from dmltune.errors import UserError, nearest
@@ -28,8 +29,8 @@ def parameter_groups(
     embedder, zero_shot = objective.embedder, objective.zero_shot
     backbone = [p for p in embedder.backbone.parameters() if p.requires_grad]
     known = {id(p) for p in embedder.backbone.parameters()}
-    new: list[torch.nn.Parameter] = []
-    points: list[torch.nn.Parameter] = []
+    new: list[nn.Parameter] = []
+    points: list[nn.Parameter] = []
     for name, weight in embedder.named_parameters():
         if weight.requires_grad and id(weight) not in known:
             (points if name.endswith("prototypes") else new).append(weight)
@@ -61,3 +62,18 @@ def build(name: str, groups: list[dict[str, Any]], **options: Any) -> torch.opti
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
     return cls(groups, fused=True, **options)
+
+
+def drop_gradients(module: nn.Module) -> None:
+    """The coming step leaves these parameters, their moments and their decay alone."""
+    for weight in module.parameters():
+        weight.grad = None
+
+
+def clip_gradients(optimizer: torch.optim.Optimizer, norm: float) -> None:
+    """g ← g · min(1, norm / ‖g‖) with g the gradient of everything that learns as one vector.
+
+    The ranks hold the same averaged gradient, so they clip alike.
+    """
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    nn.utils.clip_grad_norm_(weights, norm)

@@ -9,7 +9,9 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from dmltune.core.ema import Ema
 from dmltune.core.objective import Objective
+from dmltune.core.options import Options
 from dmltune.errors import UserError, nearest
 
 MEASURES = ("map_at_r", "precision_at_1", "covering_radius")
@@ -93,9 +95,17 @@ class Run:
     """
 
     def __init__(
-        self, objective: Objective, optimizer: torch.optim.Optimizer, feed: Feed, schedule: Schedule
+        self,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        feed: Feed,
+        schedule: Schedule,
+        options: Options | None = None,
     ) -> None:
         self.objective, self.optimizer, self.feed, self.schedule = objective, optimizer, feed, schedule
+        self.options = options or Options()
+        self.ema = Ema(objective.embedder, self.options.ema)
+        self.precision = "float32"
         self._rates = [float(group["lr"]) for group in optimizer.param_groups]
         self.device = next(objective.embedder.parameters()).device
         self.started = False
@@ -146,7 +156,9 @@ class Run:
         return {"loss": loss, "images_per_s": self._images_since / max(1e-9, self.interval_seconds)}
 
     def count_validation(self, metrics: dict[str, float]) -> None:
-        """Keep the weights when the score is the best so far, and begin the next interval."""
+        """Keep the weights that were validated when the score is the best so far, and begin the next
+        interval.
+        """
         self.metrics = metrics
         score = metrics[self.schedule.metric]
         if self.sign * score > self.sign * self.best_score:
@@ -178,13 +190,14 @@ class Run:
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON-able meta): model, references, optimiser, best weights, counters, torch's
-        generators.
+        """(tensors, JSON-able meta): model, references, optimiser, best and averaged weights, counters,
+        torch's generators.
         """
         live = {f"embedder.{name}": value for name, value in (self._live_weights or {}).items()}
         packed = self.optimizer.state_dict()
         tensors = {f"model.{name}": value for name, value in {**self.objective.state_dict(), **live}.items()}
         tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
+        tensors |= {f"ema.{name}": value for name, value in self.ema.average.items()}
         tensors["generator.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["generator.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -203,6 +216,7 @@ class Run:
         """Become the run whose `state()` this is; the schedule and the feed stay this run's own."""
         self.objective.load_state_dict(_under("model.", tensors))
         self.best_weights = _copy(_under("best.", tensors))
+        self.ema.restore(_under("ema.", tensors))
         self._live_weights = None
         self._restore_optimizer(_under("optimizer.", tensors), meta["optimizer"])
         for name in _COUNTERS:
@@ -230,7 +244,7 @@ class Run:
 
 _COUNTERS = (
     *("started", "step", "best_step", "validations_without_improvement", "metrics", "pools_drawn"),
-    *("seconds", "interval_seconds", "_steps_since", "_images_since"),
+    *("seconds", "interval_seconds", "_steps_since", "_images_since", "precision"),
 )
 
 

@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 class Feed:
     """Everything is a pure function of (seed, step) or (seed, round): resuming needs no state, and the ranks
-    together see exactly what one process would see. A background thread prepares the next batches (`prefetch`
-    of them)."""
+    together see exactly what one process would see. Background `threads` prepare the next batches (`prefetch`
+    of them). `cache`: how images are kept, a mode of `packed.at_size`."""
 
     def __init__(
         self,
@@ -46,7 +46,9 @@ class Feed:
         rank: int = 0,
         world: int = 1,
         prefetch: int = 1,
+        threads: int = 1,
         categories: int | None = None,
+        cache: str | None = None,
     ) -> None:
         if batch_size % world:
             raise UserError(
@@ -60,9 +62,9 @@ class Feed:
         self.num_classes = len(classes)
         category_N = None if train.category_N is None else train.category_N[split.train_N]
         self._sampler = sampler(self._labels_N, batch_size, samples_per_class, seed, category_N, categories)
-        self._images = at_size(train, size)
+        self._images = at_size(train, size, cache)
         self._prefetch = prefetch
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feed") if prefetch else None
+        self._thread = ThreadPoolExecutor(threads, thread_name_prefix="feed") if prefetch else None
         self._coming: dict[int, Future[Batch]] = {}
 
     @property

@@ -1,53 +1,236 @@
-"""Photos decoded once a machine: a memory-mapped file that every later trial and worker reads instead of
-JPEGs.
+"""Photos decoded and scaled down once a machine: memory-mapped shards that every later trial and worker reads
+instead of JPEGs.
+
+An entry of the cache is a file `index` (the SHA-256 of the rest, then the shape of every image) and files
+`shard-000`, … with the pixels of equally many images each, one after the other.
 
 Legend: N images, H×W pixels.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import PIL
+from numpy.typing import NDArray
 
-from dmltune.data.cache import cached
+from dmltune.data.cache import cache_folder, cached, limit_bytes, memory_folder, trim
 from dmltune.data.images import ImageSet, Ints, Pixels
+from dmltune.errors import UserError, nearest
 
-VERSION = 1
-CHUNK = 256
+VERSION = 2
+MODES = ("disk", "memory", "none")
+CHUNK = 32  # images that a thread decodes at a time
+SHARD, MOST_SHARDS = 512, 64  # images in a shard of a small set, shards of a large one
+SAMPLE = 32  # images that the size and the time are estimated from
+SPARE = 1.1  # room asked for, over the estimate
+QUIET_SECONDS = 2.0  # what takes no longer is not worth a line
+
+Shapes = NDArray[np.int32]
+Progress = Callable[[int, int, str], None]
+"""Images done, images in all, and a line for people; first with 0 done, before anything is written."""
 
 
-def at_size(imageset: ImageSet, size: int) -> ImageSet:
+def at_size(
+    imageset: ImageSet, size: int, mode: str | None = None, progress: Progress | None = None
+) -> ImageSet:
     """The same images with the shorter side that training and evaluation at `size` pixels need (256 for 227).
 
-    Smaller images keep their size. A set without `key` is quick to read and is returned as it is.
+    Smaller images keep their size. A set without `key` is quick to read and is returned as it is. The pixels
+    are the same in every mode (default: $DMLTUNE_IMAGE_CACHE, else disk):
+
+    disk    packed in the cache folder. Pages that are read often stay in the machine's memory by themselves.
+    memory  packed in /dev/shm: all processes of the machine share it, no disk is touched, and it goes with
+            the last process that uses it. For disks that are slow or full.
+    none    the files are read and scaled again each time.
     """
-    if not imageset.key:
+    mode = _checked(mode)
+    if not imageset.key or not len(imageset):
         return imageset
     side = math.ceil(size * imageset.margin)
-    entry = f"{imageset.name}-{imageset.part}-{side}px-{imageset.key}-v{VERSION}"
-    return cached(entry, lambda folder: _pack(imageset, side, folder), lambda folder: _open(imageset, folder))
+    if mode == "none":
+        return imageset.with_reader(lambda indices, hint: imageset.read(indices, side))
+    entry = f"{imageset.name}-{imageset.part}-{side}px-{imageset.key}-v{VERSION}-pillow{PIL.__version__}"
+    in_memory = mode == "memory"
+    before = (memory_folder() if in_memory else cache_folder()) / entry  # it may be damaged
+    return cached(
+        entry,
+        lambda folder: _pack(imageset, side, before, folder, in_memory, progress),
+        lambda folder: _open(imageset, folder),
+        in_memory,
+    )
 
 
-def _pack(imageset: ImageSet, side: int, folder: Path) -> None:
-    shapes = []
-    with (folder / "pixels").open("wb") as stream:
-        for start in range(0, len(imageset), CHUNK):
-            for image_HWC in imageset.read(np.arange(start, min(start + CHUNK, len(imageset))), side):
-                shapes.append(image_HWC.shape)
+def estimate(imageset: ImageSet, side: int) -> tuple[float, float]:
+    """(bytes, seconds of one thread) of packing the set, from a few of its images."""
+    few = np.linspace(0, len(imageset) - 1, min(SAMPLE, len(imageset)), dtype=np.int64)
+    start = time.perf_counter()
+    sizes = [image_HWC.nbytes for image_HWC in imageset.read(few, side)]
+    each = len(imageset) / len(few)
+    return sum(sizes) * each, (time.perf_counter() - start) * each
+
+
+def _checked(mode: str | None) -> str:
+    mode = mode or os.environ.get("DMLTUNE_IMAGE_CACHE") or MODES[0]
+    if mode not in MODES:
+        raise UserError(
+            f"images are cached in one of the modes {', '.join(MODES)}; got '{mode}'{nearest(mode, MODES)}"
+        )
+    return mode
+
+
+def _pack(
+    imageset: ImageSet, side: int, before: Path, folder: Path, in_memory: bool, progress: Progress | None
+) -> None:
+    count, each = len(imageset), _per_shard(len(imageset))
+    shapes_N3 = np.zeros((count, 3), dtype=np.int32)
+    missing = list(range(0, count, each))
+    for first in _link_sound_shards(before, folder, shapes_N3):
+        missing.remove(first)
+    chunks = [
+        range(start, min(start + CHUNK, first + each, count))
+        for first in missing
+        for start in range(first, min(first + each, count), CHUNK)
+    ]
+    threads = len(os.sched_getaffinity(0))
+    total, (size, seconds) = sum(map(len, chunks)), estimate(imageset, side)
+    size, seconds = size * total / count, seconds * total / count / threads
+    what = f"packing {total:,} images of {imageset.name} ({imageset.part}) at {side} px"
+    root = before.parent
+    _make_room(what, size, root, in_memory)
+    if progress is None:
+        progress = _on_stderr if seconds > QUIET_SECONDS else _silently
+    progress(0, total, f"{what}, {_bytes(size)} in {root}: about {_duration(seconds)} …")
+    done, began = 0, time.perf_counter()
+    for chunk, images in zip(chunks, _decoded(imageset, side, chunks, threads), strict=True):
+        with (folder / _shard_name(chunk.start // each)).open("ab") as stream:
+            for index, image_HWC in zip(chunk, images, strict=True):
+                shapes_N3[index] = image_HWC.shape
                 stream.write(np.ascontiguousarray(image_HWC).data)
-    np.save(folder / "shapes.npy", np.array(shapes, dtype=np.int64).reshape(-1, 3))
+        done += len(chunk)
+        passed = time.perf_counter() - began
+        left = f"{done / total:4.0%}, {_duration(passed * (total - done) / done)} left"
+        progress(done, total, f"{what}: {left if done < total else f'done in {_duration(passed)}'}")
+    payload = shapes_N3.tobytes()
+    (folder / "index").write_bytes(hashlib.sha256(payload).digest() + payload)
+
+
+def _decoded(imageset: ImageSet, side: int, chunks: list[range], threads: int) -> Iterator[list[Pixels]]:
+    """The images of every chunk, in order. Pillow decodes and scales without the interpreter's lock, so
+    threads are enough; no more than two chunks a thread wait in memory."""
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="pack")
+    coming: deque[Future[list[Pixels]]] = deque()
+    try:
+        for chunk in chunks:
+            coming.append(pool.submit(imageset.read, np.asarray(chunk), side))
+            if len(coming) > 2 * threads:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _open(imageset: ImageSet, folder: Path) -> ImageSet:
-    shapes_N3 = np.load(folder / "shapes.npy", allow_pickle=False)
-    pixels = np.asarray(np.memmap(folder / "pixels", dtype=np.uint8, mode="r"))
-    ends_N = np.cumsum(shapes_N3.prod(axis=1))
-    if len(shapes_N3) != len(imageset) or ends_N[-1] != len(pixels):
-        raise ValueError(f"{folder}: pixels and shapes do not match")
+    shapes_N3 = _index(folder, len(imageset))
+    each = _per_shard(len(imageset))
+    sizes_N = shapes_N3.prod(axis=1, dtype=np.int64)
+    shards, starts_N = [], np.empty(len(sizes_N), dtype=np.int64)  # where an image starts in its shard
+    for first in range(0, len(sizes_N), each):
+        ends = np.cumsum(sizes_N[first : first + each])
+        starts_N[first : first + each] = ends - sizes_N[first : first + each]
+        shard = folder / _shard_name(first // each)
+        if shard.stat().st_size != ends[-1]:
+            raise ValueError(f"{shard} does not have the size that the index says")
+        shards.append(np.asarray(np.memmap(shard, dtype=np.uint8, mode="r")))
 
     def read(indices: Ints, side: int | None) -> list[Pixels]:
-        return [pixels[ends_N[i] - shapes_N3[i].prod() : ends_N[i]].reshape(shapes_N3[i]) for i in indices]
+        places = zip(
+            (indices // each).tolist(),
+            starts_N[indices].tolist(),
+            sizes_N[indices].tolist(),
+            shapes_N3[indices].tolist(),
+            strict=True,
+        )
+        return [shards[shard][start : start + size].reshape(shape) for shard, start, size, shape in places]
 
     return imageset.with_reader(read)
+
+
+def _index(folder: Path, count: int) -> Shapes:
+    content = (folder / "index").read_bytes()
+    checksum, payload = content[:32], content[32:]
+    if hashlib.sha256(payload).digest() != checksum or len(payload) != 12 * count:
+        raise ValueError(f"{folder}: the index is damaged")
+    return np.frombuffer(payload, dtype=np.int32).reshape(count, 3)
+
+
+def _link_sound_shards(before: Path, folder: Path, shapes_N3: Shapes) -> Iterator[int]:
+    """What an entry that is damaged elsewhere has of whole shards is taken over, shapes too; yields the first
+    image of each."""
+    try:
+        known_N3 = _index(before, len(shapes_N3))
+    except (OSError, ValueError):
+        return
+    each = _per_shard(len(shapes_N3))
+    for first in range(0, len(shapes_N3), each):
+        shapes = known_N3[first : first + each]
+        name = _shard_name(first // each)
+        try:
+            if (before / name).stat().st_size != shapes.prod(axis=1, dtype=np.int64).sum():
+                continue
+            os.link(before / name, folder / name)
+        except OSError:
+            continue
+        shapes_N3[first : first + each] = shapes
+        yield first
+
+
+def _make_room(what: str, size: float, root: Path, in_memory: bool) -> None:
+    trim(root, 0.0 if in_memory else limit_bytes(), room=size)
+    free = shutil.disk_usage(root).free
+    if free < SPARE * size:
+        other = "--cache disk" if in_memory else "set DMLTUNE_CACHE to a folder with more room"
+        raise UserError(
+            f"{what} needs {_bytes(SPARE * size)}; {root} has {_bytes(free)}: {other}, or read the files"
+            " each time with --cache none."
+        )
+
+
+def _per_shard(count: int) -> int:
+    """A multiple of CHUNK."""
+    return max(SHARD, CHUNK * math.ceil(count / MOST_SHARDS / CHUNK))
+
+
+def _shard_name(number: int) -> str:
+    return f"shard-{number:03d}"
+
+
+def _bytes(size: float) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _silently(done: int, total: int, line: str) -> None:
+    """For what takes a moment."""
+
+
+def _on_stderr(done: int, total: int, line: str) -> None:
+    """One line that counts on a terminal; the first and the last one elsewhere."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{line}", end="\n" if done in (0, total) else "", file=sys.stderr, flush=True)
+    elif done in (0, total):
+        print(line, file=sys.stderr, flush=True)

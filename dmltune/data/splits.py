@@ -1,20 +1,25 @@
 """Class-disjoint splits of a training half into training and validation classes (method-facts,
-"Protocols")."""
+"Protocols"), and the one protocol that looks at the test half."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 
-from dmltune.data.images import Ints
+from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.errors import UserError, nearest
 
 PARTITIONS = {
     "ablation": 3,
     "fair": 4,
     "tuning": 5,
+    "halves": 2,  # of no paper: for data with 4 or 5 training classes
 }  # validation takes one partition of the classes, training the rest
+CONVENTIONAL = "conventional"
+PROTOCOLS = (*PARTITIONS, CONVENTIONAL)
+FEWEST = 2 * min(PARTITIONS.values())  # training classes that any protocol can split
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +32,11 @@ class Split:
 
 def folds(protocol: str) -> int:
     """How many folds a protocol has."""
-    if protocol == "conventional":
-        raise UserError(
-            "protocol 'conventional' monitors the test classes and is not in this version yet; use "
-            + ", ".join(PARTITIONS)
-        )
+    if protocol == CONVENTIONAL:
+        return 1
     if protocol not in PARTITIONS:
         raise UserError(
-            f"no protocol '{protocol}'{nearest(protocol, PARTITIONS) or '; use ' + ', '.join(PARTITIONS)}"
+            f"no protocol '{protocol}'{nearest(protocol, PROTOCOLS) or '; use ' + ', '.join(PARTITIONS)}"
         )
     return PARTITIONS[protocol]
 
@@ -47,14 +49,78 @@ def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
     classes.
     """
     parts = folds(protocol)
+    if protocol == CONVENTIONAL:
+        raise UserError(
+            "protocol 'conventional' monitors the test classes, and a training half has none; use "
+            + ", ".join(PARTITIONS)
+        )
     if not 0 <= fold < parts:
         raise UserError(f"protocol '{protocol}' has the folds 0 to {parts - 1}; got {fold}.")
     classes = np.unique(labels_N)
     if len(classes) < 2 * parts:
         raise UserError(
             f"protocol '{protocol}' needs 2 classes in each of its {parts} partitions, {2 * parts} in all;"
-            f" got {len(classes)}."
+            f" got {len(classes)}. {_instead(len(classes))}"
         )
     dealt = np.random.default_rng(seed).permutation(classes)
     validates_N = np.isin(labels_N, dealt[fold::parts])
     return Split(train_N=np.flatnonzero(~validates_N), validation_N=np.flatnonzero(validates_N))
+
+
+def _instead(classes: int) -> str:
+    """What works with so many training classes: the protocol that trains on most of them."""
+    possible = [name for name, parts in PARTITIONS.items() if 2 * parts <= classes]
+    if not possible:
+        return f"Add classes: {FEWEST} to train on are the fewest, with objective.protocol=halves."
+    best = max(possible, key=PARTITIONS.__getitem__)
+    return f"Use objective.protocol={best}, which has {PARTITIONS[best]}."
+
+
+@dataclass(frozen=True, eq=False)
+class Monitored(ImageSet):
+    """Both halves of a data set as one, for protocol `conventional`: the first `trained` classes train, the
+    others are test classes that training is monitored and stopped on."""
+
+    trained: int = 0
+
+    def split(self) -> Split:
+        trains_N = self.labels_N < self.trained
+        return Split(train_N=np.flatnonzero(trains_N), validation_N=np.flatnonzero(~trains_N))
+
+
+def monitored(train: ImageSet, test: ImageSet) -> Monitored:
+    """The whole training half, and the test half to validate on.
+
+    Every image asks and is in the gallery, also where the test half has queries apart (In-Shop).
+    """
+    first = len(train)
+
+    def read(indices: Ints, side: int | None) -> list[Pixels]:
+        trains = indices < first
+        ours = iter(train.reader(indices[trains], side))
+        theirs = iter(test.reader(indices[~trains] - first, side))
+        return [next(ours) if trains_too else next(theirs) for trains_too in trains]
+
+    names, category_N = _categories(train, test)
+    return Monitored(
+        name=train.name,
+        part=train.part,
+        labels_N=np.concatenate([train.labels_N, test.labels_N + train.num_classes]),
+        class_names=(*train.class_names, *test.class_names),
+        fingerprint=hashlib.sha256(f"{train.fingerprint} {test.fingerprint}".encode()).hexdigest()[:16],
+        reader=read,
+        category_N=category_N,
+        category_names=names,
+        margin=train.margin,
+        key=f"{train.key}-{test.key}" if train.key and test.key else "",
+        trained=train.num_classes,
+    )
+
+
+def _categories(train: ImageSet, test: ImageSet) -> tuple[tuple[str, ...], Ints | None]:
+    """The categories of both by their names; −1 stays "not known"."""
+    if train.category_N is None or test.category_N is None:
+        return (), None
+    names = tuple(dict.fromkeys((*train.category_names, *test.category_names)))
+    place = np.array([names.index(name) for name in test.category_names] + [-1], dtype=np.int64)
+    return names, np.concatenate([train.category_N, place[test.category_N]])

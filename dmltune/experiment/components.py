@@ -12,6 +12,7 @@ from dmltune.experiment.sections import COMPONENTS
 from dmltune.experiment.wording import Path, Problem, near_or_list, number_remedy, show, unknown
 
 _TINY = {"num_classes": 2, "dim": 2, "channels": 2, "in_channels": 2}
+_OFTEN = 1024
 CHECKED_TOGETHER = ("pooling", "loss", "references", "transform")
 PACKAGES = {
     "backbone": "backbones",
@@ -94,10 +95,11 @@ def needs(section: str, values: Any, key: str) -> bool:
     return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
-def refused(section: str, values: Mapping[str, Any], dim: int) -> str | None:
+def refused(section: str, values: Mapping[str, Any], dim: int | None) -> str | None:
     """Why a component does not take these values together, asked of the component itself, or None.
 
-    Only a pooling gets the real number of dimensions: it may have to divide it, and is small.
+    Only a pooling gets the real number of dimensions: it may have to divide it, and is small. Without a
+    number they are the backbone's channels, which nobody knows yet.
     """
     import torch
 
@@ -106,7 +108,7 @@ def refused(section: str, values: Mapping[str, Any], dim: int) -> str | None:
     chosen = {key: value for key, value in values.items() if key != "name"}
     with torch.random.fork_rng(devices=[]):
         try:
-            given = {**_TINY, "channels": dim, "class_counts": torch.tensor([0, 2**40])}
+            given = {**_TINY, "channels": dim or _OFTEN, "class_counts": torch.tensor([0, 2**40])}
             components.build(PACKAGES[section], values["name"], given, chosen)
         except UserError as error:
             return f"{section} '{values['name']}': {error}"

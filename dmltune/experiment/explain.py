@@ -61,11 +61,6 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
         choices = _choices(str(context.get("expected", "")))
         if not isinstance(value, str):
             return Problem(f"{name} must be one of {', '.join(choices)}; got {kind_of(value)}.", path)
-        if value == "conventional":
-            return Problem(
-                f"{name} conventional stops on test classes and is not in this version yet. Use ablation.",
-                path,
-            )
         return Problem(f"no {name} {show(value)}{near_or_list(value, choices, 'there are')}", path)
     if kind == "string_too_short":
         return Problem(f"{name} must not be empty.", path)

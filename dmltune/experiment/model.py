@@ -46,6 +46,7 @@ class Experiment(Section):
     validate_every: int = Field(default=100, ge=1)
     patience: Count | None = None
     fold: int = Field(default=0, ge=0)
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
     search: dict[str, dict[str, Any]] = {}
     require: list[str] = []

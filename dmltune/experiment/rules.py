@@ -38,6 +38,14 @@ def check_values(values: Mapping[str, Any]) -> None:
             ("validate_every",),
             ("max_steps",),
         )
+    warmup = values["optimizer.warmup_new_layers"]
+    if warmup >= steps:
+        raise Problem(
+            f"optimizer.warmup_new_layers must be below max_steps, or the backbone never learns; "
+            f"got {warmup} and {steps}. Use the steps of one epoch.",
+            ("optimizer", "warmup_new_layers"),
+            ("max_steps",),
+        )
     protocol, fold = values["objective.protocol"], values["fold"]
     if fold >= PARTITIONS[protocol]:
         raise Problem(

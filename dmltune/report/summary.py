@@ -39,6 +39,8 @@ def summary(
     ]
     if result.interrupted:
         parts.append(Text("stopped before its end; nothing that finished is lost", style="yellow"))
+    if seen := warning(result.protocol):
+        parts += ["", Text(seen, style="bold red")]
     parts += ["", side_by_side(result, baseline)]
     parts += [Text(text) for text in verdict(result)]
     if failures := [row for row in rows if row.state == "failed"]:
@@ -60,7 +62,7 @@ def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
     """One line each for the winner, the reference point, the baseline, the untrained embedder."""
     metric = words.metric_name(result.metric)
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column("validation classes", no_wrap=True)
+    grid.add_column("test classes" if warning(result.protocol) else "validation classes", no_wrap=True)
     grid.add_column("trial", justify="right")
     grid.add_column(f"{metric} %", justify="right", no_wrap=True)
     grid.add_column("difference", justify="right")
@@ -94,6 +96,13 @@ def named_rows(result: SearchResult) -> list[tuple[str, TrialRow | None]]:
     return [("winner", result.winner), ("reference point", result.reference), ("baseline", result.baseline)]
 
 
+def warning(protocol: str) -> str:
+    """What has to be said beside every figure of a protocol that looks at the test classes, or nothing."""
+    if protocol != "conventional":
+        return ""
+    return "conventional protocol: these figures were monitored on the test classes"
+
+
 def verdict(result: SearchResult) -> list[str]:
     """What the table says, and what it does not say."""
     winner = result.winner
@@ -105,20 +114,23 @@ def verdict(result: SearchResult) -> list[str]:
         lines.append("Nothing beat the baseline.")
     elif winner.role == "reference":
         lines.append("Nothing beat the reference point.")
+    seen = warning(result.protocol)
+    test = "They are the test classes." if seen else "The test classes have not been read."
     return [
         *lines,
         "Differences are to the baseline, in points. The winner is the best of many tries",
-        "on these classes: expect less elsewhere. The test classes have not been read.",
+        f"on these classes: expect less elsewhere. {test}",
     ]
 
 
 def next_commands(result: SearchResult, again: str, places: str) -> list[Text]:
     """Lines to copy: a long command stands alone below its meaning."""
     commands: list[tuple[str, str]] = []
+    unseen = "the same" if warning(result.protocol) else "unseen"
     if result.interrupted or result.winner is None:
         commands.append((again, "goes on where it stopped"))
     if result.winner is not None:
-        commands.append((f"dmltune evaluate {result.name} --split test{places}", "on unseen classes"))
+        commands.append((f"dmltune evaluate {result.name} --split test{places}", f"on {unseen} classes"))
     commands.append((f"dmltune ui{store_option(result.store)}", "every run, in the browser"))
     if not result.interrupted and result.winner is not None:
         commands.append((f"{again} --trials {2 * len(result.rows)}", "searches on"))

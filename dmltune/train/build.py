@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
 from dmltune.core import backbones, collectives, losses, optimizers, poolings, references, transforms
 from dmltune.core.embedder import Embedder
-from dmltune.core.fit import Run, Schedule
+from dmltune.core.fit import Options, Run, Schedule
 from dmltune.core.objective import Objective
 from dmltune.core.zero_shot import ZeroShot
 from dmltune.data import catalog
+from dmltune.data.features import MapFeed, Views, stored_maps
 from dmltune.data.feed import Feed
 from dmltune.data.images import ImageSet
-from dmltune.data.splits import Split, split
+from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
+from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 
+Images = TypeVar("Images", bound=ImageSet)
 SPLIT_SEED = (
     0  # the deal of the classes is the protocol's, not the trial's: all trials are validated on the same ones
 )
 
 
 @lru_cache(maxsize=4)  # a warm worker reads a data set once
-def training_half(name: str, classes: int | None, data_root: str | None) -> ImageSet:
+def training_half(name: str, classes: int | None, data_root: str | None, path: str | None = None) -> ImageSet:
     """The images that `search` and `train` may see: never a test class."""
-    half = catalog.load(name, "train", Path(data_root) if data_root else None)
+    half = catalog.load(name, "train", Path(data_root) if data_root else None, path=path)
     return half.first_classes(classes)
 
 
+@lru_cache(maxsize=2)
+def both_halves(name: str, classes: int | None, data_root: str | None, path: str | None = None) -> Monitored:
+    """For protocol `conventional` alone, which has to be asked for by name."""
+    test = catalog.load(name, "test", Path(data_root) if data_root else None, path=path)
+    return monitored(training_half(name, classes, data_root, path), test.first_classes(classes))
+
+
 def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
-    return training_half(experiment.data.name, experiment.data.classes, data_root)
+    chosen = experiment.data
+    load = both_halves if experiment.objective.protocol == CONVENTIONAL else training_half
+    return framed(load(chosen.name, chosen.classes, data_root, chosen.path), chosen.margin)
+
+
+def framed(images: Images, margin: float | None) -> Images:
+    """The images with another margin where the experiment asks for one."""
+    return images if margin is None else replace(images, margin=margin)
 
 
 def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
@@ -39,27 +58,47 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     torch.manual_seed(experiment.seed)
     feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
     objective = build_objective(experiment, feed).to(device)
-    return Run(objective, build_optimizer(experiment, objective), feed, schedule_of(experiment))
+    if experiment.data.views:
+        feed.close()
+        feed = build_map_feed(experiment, data_root, objective.embedder)
+    optimizer = build_optimizer(experiment, objective)
+    return Run(objective, optimizer, feed, schedule_of(experiment), options_of(experiment))
 
 
 def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, world: int = 1) -> Feed:
     train = training_images(experiment, data_root)
-    return Feed(
-        train,
-        validation_split(experiment, train),
-        size=experiment.data.size,
-        batch_size=experiment.batch.size,
-        samples_per_class=experiment.batch.samples_per_class,
-        categories=experiment.batch.categories,
-        augment=experiment.data.augment,
-        seed=experiment.seed,
-        rank=rank,
-        world=world,
-    )
+    return Feed(train, validation_split(experiment, train), **_feed_settings(experiment, rank, world))
+
+
+def build_map_feed(experiment: Experiment, data_root: str | None, embedder: Embedder) -> MapFeed:
+    """This rank's feed of stored maps, which the embedder takes from now on."""
+    train, chosen = training_images(experiment, data_root), experiment.data
+    views = Views(chosen.size, chosen.augment, chosen.views or 1, chosen.maps)
+    device = embedder.mean.device
+    digest = "" if embedder.cut is None else embedder.cut.digest()
+    maps = stored_maps(train, views, lambda images: embedder.at_cut(images.to(device)), digest)
+    embedder.from_maps = True
+    settings = _feed_settings(experiment, collectives.rank(), collectives.world_size())
+    return MapFeed(train, validation_split(experiment, train), maps, **settings)
+
+
+def _feed_settings(experiment: Experiment, rank: int, world: int) -> dict[str, Any]:
+    return {
+        "size": experiment.data.size,
+        "batch_size": experiment.batch.size,
+        "samples_per_class": experiment.batch.samples_per_class,
+        "categories": experiment.batch.categories,
+        "augment": experiment.data.augment,
+        "seed": experiment.seed,
+        "rank": rank,
+        "world": world,
+    }
 
 
 def validation_split(experiment: Experiment, train: ImageSet) -> Split:
     """Training and validation classes of the experiment's protocol and fold."""
+    if isinstance(train, Monitored):
+        return train.split()
     return split(train.labels_N, experiment.objective.protocol, experiment.fold, SPLIT_SEED)
 
 
@@ -67,13 +106,31 @@ def build_objective(experiment: Experiment, feed: Feed) -> Objective:
     """Embedder, loss, references, transform and zero-shot loss. The references say whether points are
     normalised by l2 or lip.
     """
-    dim, classes, chosen = experiment.embedding.dim, feed.num_classes, experiment.references
+    dim, classes, chosen = dimensions(experiment), feed.num_classes, experiment.references
     refs = references.load(chosen.name, classes, dim, **chosen.parameters)
     loss = losses.load(experiment.loss.name, classes, dim, **experiment.loss.parameters)
     embedder = build_embedder(experiment, refs.normalise)
+    if not learns(embedder):
+        raise UserError(
+            "nothing in this space learns: all of the backbone is frozen, and nothing follows it. "
+            "dmltune evaluate takes the name of the space; "
+            "to train, set embedding.dim or backbone.frozen_until"
+        )
+    if experiment.data.views and embedder.cut is None:
+        raise UserError(
+            "data.views keeps maps of a frozen prefix; set backbone.frozen_until, or drop data.views"
+        )
     return Objective(
         embedder, loss, refs, _transform(experiment, feed), _zero_shot(experiment, embedder, classes)
     )
+
+
+def dimensions(experiment: Experiment) -> int:
+    """Of the points: what is asked for, or the channels of the backbone."""
+    if (dim := experiment.embedding.dim) is not None:
+        return dim
+    with torch.random.fork_rng(devices=[]):  # that of the training draws for the one it keeps
+        return backbones.load(experiment.backbone.name).channels
 
 
 def _transform(experiment: Experiment, feed: Feed) -> transforms.Transform | None:
@@ -82,7 +139,7 @@ def _transform(experiment: Experiment, feed: Feed) -> transforms.Transform | Non
         return None
     counts_C = torch.from_numpy(feed.class_counts)
     return transforms.load(
-        chosen.name, feed.num_classes, experiment.embedding.dim, counts_C, **chosen.parameters
+        chosen.name, feed.num_classes, dimensions(experiment), counts_C, **chosen.parameters
     )
 
 
@@ -106,10 +163,24 @@ def build_optimizer(experiment: Experiment, objective: Objective) -> torch.optim
 
 def build_embedder(experiment: Experiment, normalise: str) -> Embedder:
     backbone = backbones.load(experiment.backbone.name, experiment.backbone.weights)
+    backbones.check_size(backbone, experiment.backbone.name, experiment.data.size)
+    dim, chosen = experiment.embedding.dim, experiment.backbone
     pooling = poolings.load(
-        experiment.pooling.name, experiment.embedding.dim, **experiment.pooling.parameters
+        experiment.pooling.name, dim or backbone.channels, **experiment.pooling.parameters
     )
-    return Embedder(backbone, pooling, experiment.embedding.dim, normalise, experiment.backbone.frozen_bn)  # type: ignore[arg-type]
+    return Embedder(
+        backbone,
+        pooling,
+        dim,
+        normalise,  # type: ignore[arg-type]
+        chosen.frozen_bn,
+        chosen.frozen_until,
+        experiment.data.size,
+    )
+
+
+def learns(embedder: Embedder) -> bool:
+    return any(weight.requires_grad for weight in embedder.parameters())
 
 
 def schedule_of(experiment: Experiment) -> Schedule:
@@ -122,6 +193,11 @@ def schedule_of(experiment: Experiment) -> Schedule:
         milestones=experiment.optimizer.milestones,
         decay=experiment.optimizer.decay,
     )
+
+
+def options_of(experiment: Experiment) -> Options:
+    chosen = experiment.optimizer
+    return Options(chosen.clip_norm, chosen.warmup_new_layers, chosen.ema, experiment.precision)
 
 
 def check(experiment: Experiment, data_root: Path | None, workers: int = 1) -> str:

@@ -86,4 +86,4 @@ def _save_best(folder: Path, run: Any, experiment: Experiment, order: Order, pro
         "step": progress.step,
         "validation": progress.metrics,
     }
-    checkpoint.save_model(folder, run.objective.embedder.state_dict(), description)
+    checkpoint.save_model(folder, run.best_weights, description)

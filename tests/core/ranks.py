@@ -15,13 +15,18 @@ import toy
 from support import combinations
 
 from dmltune.core import checkpoint, collectives
-from dmltune.core.fit import Diverged, Schedule, fit
+from dmltune.core.batch_norm import JointBatchNorm, synchronise_batch_norm
+from dmltune.core.fit import Diverged, Options, Schedule, fit
 
 CASES: dict[str, dict[str, Any]] = {
     "batch": {"kind": "batch", "optimizer": "sgd", "lr": 0.05},
     "batch-adam": {"kind": "batch", "optimizer": "adam", "lr": 1e-2},
     "ccp": {"kind": "ccp", "optimizer": "sgd", "lr": 0.05, "lambda": 0.5},
     "ccp-adam": {"kind": "ccp", "optimizer": "adam", "lr": 1e-2},
+    "clip": {"kind": "batch", "optimizer": "sgd", "lr": 0.05, "options": Options(clip_norm=1e-3)},
+    "warm-up": {"kind": "batch", "optimizer": "adam", "lr": 1e-2, "options": Options(warmup_new_layers=2)},
+    "ema": {"kind": "batch", "optimizer": "sgd", "lr": 0.05, "options": Options(ema=0.5)},
+    "ccp-options": {"kind": "ccp", "optimizer": "adam", "lr": 1e-2, "options": Options(1e-3, 1, 0.5, "auto")},
 }
 SMALL = {"patience": 1, "proxies": 2, "pool_size": 3}
 STEPS = 3
@@ -59,6 +64,26 @@ class BrokenOnOneRank(toy.ToyFeed):
         return images / 255 * (torch.nan if self.rank == 1 and step == 2 else 1), labels
 
 
+def half_batch_norm(rank: int, world: int) -> list[float]:
+    """How far a batch norm of bfloat16 over all ranks is from that of the joined values: output, gradient,
+    running variance.
+    """
+    whole = torch.randn(8, 3, 20, 20, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16) + 5
+    exact = torch.nn.BatchNorm2d(3)
+    joined = synchronise_batch_norm(torch.nn.Sequential(torch.nn.BatchNorm2d(3)))[0]
+    assert isinstance(joined, JointBatchNorm)
+    share = slice(rank * 8 // world, (rank + 1) * 8 // world)
+    x, mine = whole.float().requires_grad_(), whole[share].clone().requires_grad_()
+    out, part = exact(x), joined(mine)
+    assert part.dtype == torch.bfloat16
+    torch.autograd.backward(out.sin().sum())
+    torch.autograd.backward(part.float().sin().sum())
+    assert x.grad is not None
+    assert mine.grad is not None
+    pairs = ((part, out[share]), (mine.grad, x.grad[share]), (joined.running_var, exact.running_var))
+    return [float((one - other).abs().max()) for one, other in pairs]
+
+
 def main(folder: Path, rank: int, world: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
@@ -75,6 +100,7 @@ def main(folder: Path, rank: int, world: int) -> None:
     assert x.grad is not None
     found["gathered"], found["gradient"] = joined.tolist(), x.grad.tolist()
 
+    found["half"] = half_batch_norm(rank, world)
     run = toy.run(schedule=Schedule(500, 500), feed=toy.ToyFeed(rank, world))
     found["stopped"] = [(p.step > 5, p.reason) for p in fit(run, lambda: rank == 0 and run.step > 5)][-1]
     broken = toy.run(schedule=Schedule(5, 5), feed=BrokenOnOneRank(rank, world))

@@ -34,6 +34,19 @@ def test_an_image_is_scaled_normalised_embedded_projected_pooled_and_normalised(
         torch.testing.assert_close(net(images.float() / 255), net(images))
 
 
+def test_without_a_dimension_the_backbones_own_features_are_pooled() -> None:
+    net = Embedder(backbones.load("resnet20"), poolings.load("gap"), None).eval()
+    images = torch.rand(3, 3, 32, 32)
+    assert net.dim == 64
+    assert not any(name.startswith("projection") for name in net.state_dict())
+    expected = l2_normalise(net.backbone((images - 0.5) / 0.5).mean((2, 3)))
+    torch.testing.assert_close(net(images), expected)
+    with pytest.raises(
+        UserError, match="pools the backbone's own 64 channels, and this pooling takes 8; give"
+    ):
+        Embedder(backbones.load("resnet20"), poolings.load("netvlad", 64, clusters=8), None)
+
+
 def test_weights_and_features_lie_channels_last() -> None:
     net = embedder()
     assert net.backbone.blocks[0].conv1.weight.is_contiguous(memory_format=torch.channels_last)  # type: ignore[union-attr, index]
@@ -146,7 +159,7 @@ def test_models_of_torchvision_give_the_map_before_their_pooling(name: str, chan
     torch.testing.assert_close(features.mean((2, 3)), pooled[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["torchvision/vit_b_16", "timm/vit_tiny_patch16_224"])
+@pytest.mark.parametrize("name", ["torchvision/maxvit_t", "timm/crossvit_tiny_240"])
 def test_models_without_a_feature_map_are_refused(name: str) -> None:
     pytest.importorskip(name.partition("/")[0])
     with pytest.raises(UserError, match="gives no feature map"):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dmltune.core import checkpoint
-from dmltune.core.fit import Diverged, Progress, Run, Schedule, fit
+from dmltune.core.fit import Diverged, Options, Progress, Run, Schedule, fit
 from dmltune.errors import UserError
 
 TIMES = ("seconds", "images_per_s")
@@ -148,6 +148,41 @@ def test_every_part_of_a_method_resumes_bit_for_bit(
     torch.manual_seed(999)
     second.restore(*checkpoint.load(tmp_path))
     list(fit(second))
+    assert_same_state(second, whole)
+
+
+@pytest.mark.parametrize("kind", ["batch", "ccp"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(clip_norm=0.05),
+        Options(warmup_new_layers=7),
+        Options(ema=0.9),
+        Options(precision="bfloat16"),
+        Options(0.05, 7, 0.9, "bfloat16"),
+    ],
+    ids=["clip", "warm-up", "ema", "bfloat16", "all"],
+)
+def test_every_option_does_something_and_resumes_bit_for_bit(
+    toy: ModuleType, tmp_path: Path, kind: str, options: Options
+) -> None:
+    parameters: dict[str, Any] = {"patience": 1, "proxies": 2, "pool_size": 3} if kind == "ccp" else {}
+    schedule, settings = Schedule(max_steps=12, validate_every=4), {"dropout": 0.3, **parameters}
+    without = list(fit(toy.run(kind, schedule, **settings)))
+    whole = toy.run(kind, schedule, options=options, **settings)
+    expected = list(fit(whole))
+    assert [figures(progress) for progress in expected] != [figures(progress) for progress in without]
+    first = toy.run(kind, schedule, options=options, **settings)
+    seen = list(fit(first, should_stop=lambda: first.step == 5))[:-1]
+    checkpoint.save(tmp_path, *first.state())
+    second = toy.run(kind, schedule, options=options, **settings)
+    with torch.no_grad():
+        for tensor in second.objective.state_dict().values():
+            tensor.zero_()
+    torch.manual_seed(999)
+    second.restore(*checkpoint.load(tmp_path))
+    seen += list(fit(second))
+    assert [figures(progress) for progress in seen] == [figures(progress) for progress in expected]
     assert_same_state(second, whole)
 
 

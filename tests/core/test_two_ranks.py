@@ -18,7 +18,7 @@ from dmltune.core import checkpoint
 from dmltune.core.batch_norm import synchronise_batch_norm
 
 SCRIPT = Path(__file__).parent / "ranks.py"
-CASES = ["batch", "batch-adam", "ccp", "ccp-adam"]
+CASES = ["batch", "batch-adam", "ccp", "ccp-adam", "clip", "warm-up", "ema", "ccp-options"]
 EVERY = [*CASES, *combinations()]
 
 
@@ -124,6 +124,29 @@ def test_the_collectives_do_what_they_say(results: tuple[Path, Path]) -> None:
         assert two["gradient"] == [[(1 + 2) * 2 * (1.0 + rank)]]  # summed over both ranks' losses
     one = found(results[0], 0)
     assert (one["gather"], one["number"], one["sum"]) == ([[0, 1]], 0.1, [1.0])
+
+
+def test_the_average_of_the_weights_is_that_of_one_process(results: tuple[Path, Path]) -> None:
+    for case in ("ema", "ccp-options"):
+        tensors, _ = checkpoint.load(results[1] / f"{case}-1")
+        name = "embedder.backbone.conv1.weight"
+        assert not torch.equal(tensors[f"model.{name}"], tensors[name.replace("embedder", "ema")])
+
+
+def test_ranks_agree_on_the_precision(results: tuple[Path, Path]) -> None:
+    chosen = {checkpoint.load(results[1] / f"ccp-options-{rank}")[1]["precision"] for rank in (0, 1)}
+    assert chosen <= {"float32", "bfloat16"}
+    assert len(chosen) == 1
+
+
+def test_a_batch_norm_of_bfloat16_over_two_ranks_keeps_its_statistics_in_float32(
+    results: tuple[Path, Path],
+) -> None:
+    for rank in (0, 1):
+        output, gradient, variance = found(results[1], rank)["half"]
+        assert output < 0.02  # half a unit in the last place of 4
+        assert gradient < 0.02
+        assert variance < 1e-5
 
 
 def test_rank_zero_stops_all_ranks_and_a_broken_rank_raises_on_all(results: tuple[Path, Path]) -> None:

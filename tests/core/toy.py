@@ -15,6 +15,7 @@ from dmltune.core.backbones import Backbone
 from dmltune.core.embedder import Embedder
 from dmltune.core.objective import Objective
 from dmltune.core.optimizers import build, parameter_groups
+from dmltune.core.options import Options
 from dmltune.core.run import Run, Schedule
 from dmltune.core.zero_shot import ZeroShot
 
@@ -109,9 +110,10 @@ def run(
     dtype: torch.dtype = torch.float32,
     dropout: float = 0.0,
     parts: dict[str, tuple[str, dict[str, Any]]] | None = None,
+    options: Options | None = None,
     **parameters: Any,
 ) -> Run:
     goal = objective(kind, dtype, dropout, parts, **parameters)
-    options = {"momentum": 0.9} if optimizer == "sgd" else {}
-    built = build(optimizer, parameter_groups(goal, lr, 1e-3, new_layer_factor=2, proxy_factor=3), **options)
-    return Run(goal, built, feed or ToyFeed(), schedule or Schedule(max_steps=12, validate_every=4))
+    extras = {"momentum": 0.9} if optimizer == "sgd" else {}
+    built = build(optimizer, parameter_groups(goal, lr, 1e-3, new_layer_factor=2, proxy_factor=3), **extras)
+    return Run(goal, built, feed or ToyFeed(), schedule or Schedule(max_steps=12, validate_every=4), options)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dmltune.data.cache import cache_folder, cached
+from dmltune.data import cache
+from dmltune.data.cache import cache_folder, cached, trim
 from dmltune.errors import UserError
 
 TWO_BUILDERS = """
@@ -129,3 +130,120 @@ except UserError as error:
 """
     line = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60).stdout
     assert "set DMLTUNE_CACHE to a folder that can be written and has room" in line
+
+
+def test_what_a_killed_builder_left_is_removed_by_the_next(own_cache: Path) -> None:
+    (own_cache / ".entry~killed").mkdir(parents=True)
+    (own_cache / ".entry~killed" / "a").write_text("half")
+    (own_cache / ".entry-2~at-work").mkdir()  # of another entry
+    cached("entry", build, read)
+    assert sorted(path.name for path in own_cache.iterdir()) == [".entry-2~at-work", ".entry.lock", "entry"]
+
+
+def entries(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_dir()}
+
+
+def made_by_another_process(names: str, bytes_each: int) -> None:
+    """Entries that nobody uses any more, the first one longest unused."""
+    program = """
+import os, sys
+from dmltune.data.cache import cached
+for age, name in enumerate(sys.argv[1]):
+    folder = cached(name, lambda folder: (folder / "a").write_bytes(bytes(int(sys.argv[2]))), lambda f: f)
+    os.utime(folder, (1000 + age, 1000 + age))
+"""
+    subprocess.run([sys.executable, "-c", program, names, str(bytes_each)], check=True, timeout=60)
+
+
+def write_3000(folder: Path) -> None:
+    (folder / "a").write_bytes(bytes(3000))
+
+
+def test_past_the_limit_the_entries_unused_for_longest_go(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by_another_process("abcd", 3000)
+    assert entries(own_cache) == set("abcd")
+    cached("a", never, lambda folder: folder)  # used again, by us: in use
+    (own_cache / "notes").mkdir()  # no entry
+    monkeypatch.setenv("DMLTUNE_CACHE_GB", "0.0000095")  # three of them
+    cached("e", write_3000, lambda folder: folder)
+    assert entries(own_cache) == {"a", "d", "e", "notes"}
+
+
+def test_room_is_made_for_what_comes(own_cache: Path) -> None:
+    made_by_another_process("abc", 3000)
+    trim(own_cache, 12_000, room=5000)
+    assert entries(own_cache) == {"b", "c"}
+    trim(own_cache, 12_000, room=6000)
+    assert entries(own_cache) == {"b", "c"}
+
+
+def test_an_entry_in_use_by_any_living_process_is_never_removed(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by_another_process("ab", 3000)
+    program = """
+import sys
+from dmltune.data.cache import cached
+cached("a", None, lambda folder: folder)
+print("in use", flush=True)
+sys.stdin.readline()
+"""
+    user = subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True)
+    try:
+        assert user.stdout is not None
+        assert user.stdout.readline() == "in use\n"
+        monkeypatch.setenv("DMLTUNE_CACHE_GB", "0")
+        cached("c", write_3000, lambda folder: folder)
+        assert entries(own_cache) == {"a", "c"}
+    finally:
+        user.kill()  # even so its lock goes with it
+        user.communicate(timeout=60)
+    trim(own_cache, 0)
+    assert entries(own_cache) == {"c"}
+
+
+def test_an_entry_that_was_built_again_is_in_use_too(own_cache: Path) -> None:
+    cached("entry", build, read)
+    (own_cache / "entry" / "a").write_text("torn")
+    cached("entry", build, read)
+    trim(own_cache, 0)
+    assert entries(own_cache) == {"entry"}
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "nan"])
+def test_a_limit_that_is_no_size_is_refused_before_building(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("DMLTUNE_CACHE_GB", text)
+    with pytest.raises(UserError, match=rf"DMLTUNE_CACHE_GB must be a number of gigabytes.* got '{text}'"):
+        cached("entry", never, read)
+
+
+def test_who_waits_long_for_another_builder_is_told(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache, "PATIENCE_SECONDS", 0.05)
+    other = subprocess.Popen([sys.executable, "-c", TWO_BUILDERS, str(tmp_path), "1"], stdout=-1)
+    try:
+        while not (tmp_path / "built-1").exists():
+            time.sleep(0.01)
+            assert other.poll() is None
+        assert cached("entry", never, read) == "whole"
+    finally:
+        other.communicate(timeout=60)
+    assert capsys.readouterr().err == "another process makes entry; waiting for it …\n"
+
+
+def test_memory_that_belongs_to_somebody_else_or_is_not_there_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "MEMORY", tmp_path / "missing")
+    with pytest.raises(UserError, match=r"cannot be kept in memory.*; keep them on disk or none\."):
+        cached("entry", build, read, in_memory=True)
+    monkeypatch.setattr(cache, "MEMORY", tmp_path)
+    (tmp_path / f"dmltune-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="belongs to somebody else"):
+        cached("entry", build, read, in_memory=True)

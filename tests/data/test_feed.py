@@ -78,7 +78,7 @@ def test_the_birds_come_in_the_size_asked_for(data_root: Path) -> None:
 
 
 def test_a_batch_depends_on_seed_and_step_not_on_history_or_prefetching(images: ImageSet) -> None:
-    used, fresh, other = feed(images, prefetch=2), feed(images), feed(images, seed=4)
+    used, fresh, other = feed(images, prefetch=3, threads=2), feed(images), feed(images, seed=4)
     for step in (0, 1, 2, 9, 4, 4):  # forwards, a jump, a resume further back, the same again
         assert torch.equal(used.batch(step)[0], fresh.batch(step)[0])
     assert not torch.equal(fresh.batch(0)[0], fresh.batch(1)[0])
@@ -229,3 +229,20 @@ def test_a_batch_that_workers_cannot_share_is_refused(images: ImageSet) -> None:
         UserError, match=r"multiple of the number of workers; got 8 and 3\. Use 6 or fewer workers\."
     ):
         feed(images, world=3)
+
+
+def test_a_feed_keeps_its_images_as_it_is_told(images: ImageSet, cache: Path) -> None:
+    decoded: list[int] = []
+
+    def read(indices: Any, side: int | None) -> Any:
+        decoded.extend(indices)
+        return images.reader(indices, side)
+
+    photos = replace(images.with_reader(read), name="told", key="k")
+    packed, unpacked = (feed(photos, cache=mode) for mode in ("disk", "none"))
+    decoded.clear()
+    expected = packed.batch(3)[0]
+    assert not decoded
+    assert torch.equal(unpacked.batch(3)[0], expected)
+    assert len(decoded) == 8
+    assert [path.name[:4] for path in cache.glob("told-*")] == ["told"]

@@ -120,8 +120,8 @@ Message = Callable[..., str]
             f"{FILE}:2: objective.mode min would look for the worst map_at_r",
         ),
         (
-            "extends: cub\nobjective: {protocol: conventional}\n",
-            f"{FILE}:2: objective.protocol conventional stops on",
+            "extends: cub\nobjective: {protocol: conventional}\nfold: 1\n",
+            f"{FILE}:3: fold must be below the 1 partitions of protocol conventional; got 1.",
         ),
         (
             "extends: cub\nloss.neg_margin: 1\n",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
@@ -46,8 +47,15 @@ def _runs(experiment: Experiment) -> list[Experiment]:
     runs = [start, experiment.baseline_experiment() or start]
     for key, spec in experiment.search.items():
         if key.endswith(".name"):
-            runs += [start.with_values({key: name}) for name in spec["choice"]]
+            runs += [_with_name(start, key, name) for name in spec["choice"]]
     return runs
+
+
+def _with_name(start: Experiment, key: str, name: str) -> Experiment:
+    try:
+        return start.with_values({key: name})
+    except UserError:  # a pooling without attributes
+        return start.with_values({key: name, "zero_shot.weight": 0.0})
 
 
 def _parts(experiment: Experiment) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """One file a backbone: normalised images (B, 3, H, W) → feature map (B, channels, h, w).
 
-`torchvision/<name>` and `timm/<name>` take any convolutional model of these libraries when they are
-installed.
+`torchvision/<name>` and `timm/<name>` take any model of these libraries, when they are installed, that is
+convolutional or cuts images into patches (a ViT: its patch tokens are the feature map).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from dmltune.core import components
 from dmltune.errors import UserError
@@ -20,6 +21,12 @@ class Backbone(nn.Module):
     channels: int
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+
+    def load_tensors(self, tensors: dict[str, Tensor], source: str) -> None:
+        """The tensors of a weights file, by the names that files of this backbone have."""
+        from dmltune.core.backbones import _weights
+
+        _weights.load_tensors(self, tensors, source)
 
     def load_named_weights(self, weights: str) -> None:
         """Weights that come with a package or a library ("packaged", "imagenet")."""
@@ -36,7 +43,7 @@ def load(name: str, weights: str = "none") -> Backbone:
 
     backbone: Backbone = components.build("backbones", name, {}, {})
     if Path(weights).suffix in _weights.SUFFIXES:
-        _weights.load_file(backbone, Path(weights))
+        backbone.load_tensors(_weights.read(Path(weights)), weights)
     elif weights in ("packaged", "imagenet"):
         backbone.load_named_weights(weights)
     elif weights != "none":
@@ -45,3 +52,21 @@ def load(name: str, weights: str = "none") -> Backbone:
             f"got '{weights}'"
         )
     return backbone
+
+
+@torch.no_grad()
+def check_size(backbone: Backbone, name: str, side: int) -> None:
+    """A UserError where the backbone takes no square images of `side` pixels: it is shown an empty one."""
+    was_training = backbone.training
+    try:
+        count = backbone.eval()(torch.zeros(1, 3, side, side)).numel()
+    except (AssertionError, RuntimeError, ValueError) as problem:
+        reason = " ".join(str(problem).split()) or type(problem).__name__
+        raise UserError(
+            f"backbone {name} takes no images of {side}×{side} pixels ({reason[:200]}); "
+            "choose another data.size or backbone"
+        ) from None
+    finally:
+        backbone.train(was_training)
+    if not count:
+        raise UserError(f"images of {side}×{side} pixels leave backbone {name} no map; raise data.size")

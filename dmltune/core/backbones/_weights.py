@@ -13,17 +13,11 @@ from torch import Tensor, nn
 from dmltune.errors import UserError
 
 SUFFIXES = (".safetensors", ".pt", ".pth")
-_WRAPPERS = ("module.", "backbone.")
-
-
-def load_file(module: nn.Module, path: Path) -> None:
-    """Tensors by name; further ones in the file (a classifier) are ignored, a missing or misshapen one is
-    an error.
-    """
-    load_tensors(module, _read(path), str(path))
+_WRAPPERS = ("module.", "backbone.", "net.")
 
 
 def load_tensors(module: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
+    """Tensors by name; further ones (a classifier) are ignored, a missing or misshapen one is an error."""
     for wrapper in _WRAPPERS:
         inside = {name[len(wrapper) :]: value for name, value in tensors.items() if name.startswith(wrapper)}
         tensors = inside or tensors
@@ -42,7 +36,7 @@ def load_tensors(module: nn.Module, tensors: dict[str, Tensor], source: str) -> 
     module.load_state_dict({name: tensors[name] for name in own if name in tensors}, strict=False)
 
 
-def _read(path: Path) -> dict[str, Tensor]:
+def read(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise UserError(f"no weights at {path}; give the path of a .safetensors, .pt or .pth file")
     try:

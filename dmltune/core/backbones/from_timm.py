@@ -1,20 +1,30 @@
-"""`timm/<name>`: the feature map of any convolutional model of timm."""
+"""`timm/<name>`: the feature map of any model of timm that has one, convolutional or of patches."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dmltune.core.backbones import Backbone
+from dmltune.core.backbones import Backbone, _maps, _weights
 from dmltune.errors import UserError, nearest
 
 _PROBE = 96
+_ANY_SIZE: tuple[dict[str, Any], ...] = ({"dynamic_img_size": True}, {"strict_img_size": False}, {})
+"""How models of patches are asked to take images of any size: ViTs interpolate their position embeddings."""
+_NO_POOLING: tuple[dict[str, Any], ...] = ({"global_pool": ""}, {})
 
 
 class FromTimm(Backbone):
+    """A map that lies channels-last (Swin) is permuted; patch tokens (ViTs) become the map they were cut
+    from, without class and register tokens. What is left of an image at the right and at the bottom when it
+    is cut into patches is not seen, as with any convolution of that stride.
+    """
+
     net: Any
+    layout = "map"  # "channels last", "tokens"
 
     def __init__(self, *, model: str) -> None:
         super().__init__()
@@ -25,26 +35,29 @@ class FromTimm(Backbone):
         if not timm.is_model(model):
             raise UserError(f"timm has no model '{model}'{nearest(model, timm.list_models())}")
         self.name = model
-        self.net = timm.create_model(model, num_classes=0, global_pool="")
+        self.net = _created(model)
         config = self.net.default_cfg
         self.mean, self.std, self.channels = (
             tuple(config["mean"]),
             tuple(config["std"]),
             self.net.num_features,
         )
-        probed = None
-        try:
-            with torch.no_grad():
-                probed = self.eval()(torch.zeros(1, 3, _PROBE, _PROBE))
-        except (AssertionError, RuntimeError):
-            pass  # a model of one fixed input size: not a convolutional one
-        self.train()
-        if probed is None or probed.dim() != 4 or probed.shape[1] != self.channels:
-            raise UserError(f"timm/{model} gives no feature map (B, C, h, w); use a convolutional model")
+        has_class_token = getattr(self.net, "cls_token", None) is not None
+        self.prefix: int = getattr(self.net, "num_prefix_tokens", int(has_class_token))
+        self.patch = _patch_size(getattr(self.net, "patch_embed", None))
+        self._probe(tuple(config["input_size"][1:]))
 
     def forward(self, images_B3HW: Tensor) -> Tensor:
-        features: Tensor = self.net.forward_features(images_B3HW)
-        return features
+        if self.patch != (1, 1):
+            images_B3HW = _whole_patches(images_B3HW, *self.patch)
+        return self._arranged(self.net.forward_features(images_B3HW), images_B3HW)
+
+    def load_tensors(self, tensors: dict[str, Tensor], source: str) -> None:
+        """A model that was trained with the average of its tokens normalises after it; here the tokens are
+        normalised.
+        """
+        found = {name.replace("fc_norm.", "norm."): value for name, value in tensors.items()}
+        _weights.load_tensors(self.net, found | tensors, source)
 
     def load_named_weights(self, weights: str) -> None:
         if weights != "imagenet":
@@ -52,10 +65,66 @@ class FromTimm(Backbone):
         import timm
 
         try:
-            pretrained = timm.create_model(self.name, pretrained=True, num_classes=0, global_pool="")
+            tensors = timm.create_model(self.name, pretrained=True).state_dict()
         except Exception as problem:  # the hub raises whatever its HTTP library does
             reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
             raise UserError(
                 f"weights imagenet of timm/{self.name} cannot be fetched: {reason}; give a path"
             ) from None
-        self.net.load_state_dict(pretrained.state_dict())
+        self.load_tensors(tensors, f"imagenet of timm/{self.name}")
+
+    def _arranged(self, features: Tensor, images_B3HW: Tensor) -> Tensor:
+        if self.layout == "tokens":
+            return _maps.as_map(features[:, self.prefix :], *images_B3HW.shape[2:])
+        return features.permute(0, 3, 1, 2) if self.layout == "channels last" else features
+
+    def _probe(self, own_size: tuple[int, int]) -> None:
+        """What lies where in the map, if there is one. Models of one fixed size are tried with that one."""
+        self.eval()
+        for size in ((_PROBE, _PROBE), own_size):
+            images = _whole_patches(torch.zeros(1, 3, *size), *self.patch)
+            try:
+                features = self.net.forward_features(images)
+                self.layout = _layout(features.shape, self.channels)
+                self._arranged(features, images)
+            except (AssertionError, AttributeError, RuntimeError, TypeError, ValueError):
+                continue
+            _maps.freeze_unreached(self, features)
+            self.train()
+            return
+        raise UserError(f"timm/{self.name} gives no feature map (B, C, h, w); use another model")
+
+
+def _patch_size(embed: Any) -> tuple[int, int]:
+    """What images have to be multiples of."""
+    from timm.layers.patch_embed import PatchEmbed
+
+    if not isinstance(embed, PatchEmbed) or embed.dynamic_img_pad:
+        return 1, 1
+    down, across = embed.patch_size
+    return down, across
+
+
+def _layout(shape: torch.Size, channels: int) -> str:
+    if len(shape) == 3 and shape[2] == channels:
+        return "tokens"
+    if len(shape) == 4 and channels in (shape[1], shape[3]):
+        return "map" if shape[1] == channels else "channels last"
+    raise ValueError(f"{tuple(shape)} is no map of {channels} channels")
+
+
+def _whole_patches(images_B3HW: Tensor, down: int, across: int) -> Tensor:
+    height, width = images_B3HW.shape[2:]
+    return images_B3HW[..., : height // down * down, : width // across * across]
+
+
+def _created(model: str) -> Any:
+    import timm
+
+    for pooling, size in itertools.product(_NO_POOLING, _ANY_SIZE):
+        try:
+            return timm.create_model(model, num_classes=0, **pooling, **size)
+        except (AssertionError, TypeError):  # its class knows no such argument, or no such value
+            if not pooling and not size:
+                raise
+    raise AssertionError("the last arguments are none")

@@ -1,4 +1,6 @@
-"""`torchvision/<name>`: the feature map of any convolutional model of torchvision."""
+"""`torchvision/<name>`: the feature map of any model of torchvision that has one, convolutional or of
+patches.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dmltune.core.backbones import Backbone, _weights
+from dmltune.core.backbones import Backbone, _maps, _weights
 from dmltune.errors import UserError, nearest
 
 _PROBE = 96
@@ -17,12 +19,23 @@ _HALF_NORMALISED = ("googlenet", "inception_v3")
 
 
 class FromTorchvision(Backbone):
-    """What stands before the global pooling, under torchvision's names, so that its weights files fit."""
+    """What stands before the global pooling, under torchvision's names, so that its weights files fit.
+
+    Of a ViT these are the patch tokens, without the class token. Its position embeddings are interpolated
+    where an image has another number of patches, as timm does; what is left of it at the right and at the
+    bottom is not seen.
+    """
+
+    class_token: nn.Parameter
 
     def __init__(self, *, model: str) -> None:
         super().__init__()
         self.name = model
-        for name, child in _net(model).named_children():
+        net: Any = _net(model)
+        self.is_vit = hasattr(net, "class_token")
+        if self.is_vit:
+            self.register_parameter("class_token", net.class_token)
+        for name, child in net.named_children():
             if name in _HEADS:
                 break
             if not name.lower().startswith("aux"):  # auxiliary classifiers hang beside the path
@@ -32,11 +45,23 @@ class FromTorchvision(Backbone):
         self.channels = self._channels()
 
     def forward(self, images_B3HW: Tensor) -> Tensor:
+        if self.is_vit:
+            return self._patches(images_B3HW)
         features = images_B3HW
         for module in self.children():
             features = module(features)
         # densenet applies its last activation between the features and the pooling
         return features.relu() if self.name.startswith("densenet") else features
+
+    def _patches(self, images_B3HW: Tensor) -> Tensor:
+        encoder: Any = self.encoder
+        patches_BChw: Tensor = self.get_submodule("conv_proj")(images_B3HW)
+        rows, columns = patches_BChw.shape[2:]
+        class_B1C = self.class_token.expand(len(images_B3HW), -1, -1).to(patches_BChw.dtype)
+        tokens_BTC = torch.cat([class_B1C, patches_BChw.flatten(2).mT], dim=1)
+        tokens_BTC = tokens_BTC + _maps.resized_positions(encoder.pos_embedding, 1, rows, columns)
+        encoded_BTC: Tensor = encoder.ln(encoder.layers(encoder.dropout(tokens_BTC)))
+        return encoded_BTC[:, 1:].mT.reshape(patches_BChw.shape)
 
     def load_named_weights(self, weights: str) -> None:
         if weights != "imagenet":
@@ -56,15 +81,13 @@ class FromTorchvision(Backbone):
 
     def _channels(self) -> int:
         try:
-            with torch.no_grad():
-                features = self.eval()(torch.zeros(1, 3, _PROBE, _PROBE))
+            features = self.eval()(torch.zeros(1, 3, _PROBE, _PROBE))
         except (AssertionError, RuntimeError, TypeError, ValueError):
             features = torch.zeros(0)
         self.train()
         if features.dim() != 4:
-            raise UserError(
-                f"torchvision/{self.name} gives no feature map (B, C, h, w); use a convolutional model"
-            )
+            raise UserError(f"torchvision/{self.name} gives no feature map (B, C, h, w); use another model")
+        _maps.freeze_unreached(self, features)
         return int(features.shape[1])
 
 

@@ -9,6 +9,7 @@ import pkgutil
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from dmltune.data.catalog._files import noting
 from dmltune.data.images import ImageSet, Part
 from dmltune.errors import UserError, nearest
 
@@ -23,8 +24,10 @@ def names() -> tuple[str, ...]:
 def load(name: str, part: Part, root: Path | None = None, **options: Any) -> ImageSet:
     """One half of a data set. "train" reads no image and no label of "test" beyond what says which is which.
 
-    `root` is where data sets are kept (`--data-root`); None means the environment variable DMLTUNE_DATA.
+    `root` is where data sets are kept (`--data-root`); None means the environment variable DMLTUNE_DATA. An
+    option that is None is not given.
     """
+    options = {option: value for option, value in options.items() if value is not None}
     if name not in names():
         raise UserError(
             f"no data set '{name}'{nearest(name, names()) or '; there are ' + ', '.join(names()) + '.'}"
@@ -41,12 +44,28 @@ def load(name: str, part: Part, root: Path | None = None, **options: Any) -> Ima
     return cast(ImageSet, loader(part, root, **options))
 
 
+def files(name: str, part: Part, root: Path | None = None, **options: Any) -> tuple[ImageSet, list[Path]]:
+    """A set as its lists have it, and its files in the order of its images, there or not; none where images
+    are not files. Its fingerprint is not known.
+    """
+    with noting() as noted:
+        images = load(name, part, root, **options)
+    return images, noted
+
+
+def published(name: str) -> dict[Part, tuple[int | None, int | None]]:
+    """Images and classes of the parts that a data set has whole, as far as they are known."""
+    numbers: dict[Part, tuple[int | None, int | None]]
+    numbers = getattr(importlib.import_module(f"{__name__}.{name}"), "PUBLISHED", {})
+    return numbers
+
+
 def lacking(images: ImageSet) -> str:
     """What a part has of what was published, if not all of it: 12 of 8,054 images, 4 of 98 classes."""
-    published = getattr(importlib.import_module(f"{__name__}.{images.name}"), "PUBLISHED", {})
     found = len(images), images.num_classes
-    pairs = zip(found, published.get(images.part, (None, None)), ("images", "classes"), strict=True)
-    known = [(have, full, what) for have, full, what in pairs if full is not None]
-    if all(have == full for have, full, _ in known):
+    full = published(images.name).get(images.part, (None, None))
+    pairs = zip(found, full, ("images", "classes"), strict=True)
+    known = [(have, whole, what) for have, whole, what in pairs if whole is not None]
+    if all(have == whole for have, whole, _ in known):
         return ""
-    return ", ".join(f"{have:,} of {full:,} {what}" for have, full, what in known)
+    return ", ".join(f"{have:,} of {whole:,} {what}" for have, whole, what in known)

@@ -1,0 +1,234 @@
+"""A backbone cut in two at the input of one of its modules: what stands before it is frozen and has to see an
+image only once.
+
+The way from the cut on is traced (torch.fx): only modules that hold the one asked for are looked into, every
+other one is a box. Both parts compute with the backbone's modules as they are at the time, so that they
+follow it to another device or to joint batch norms.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from dmltune.core.backbones._tracing import traced
+from dmltune.errors import UserError, nearest
+
+ALL = "all"
+SIDE = 96
+
+
+class Cut:
+    """`rest(prefix(images))` is `backbone(images)` for square images of the side that the cut was made for.
+
+    Without a `target` the prefix is the whole backbone.
+    """
+
+    def __init__(self, backbone: nn.Module, target: str, nodes: list[fx.Node], ends: tuple[fx.Node, fx.Node]):
+        self._backbone, self._target, self._nodes = backbone, target, nodes
+        self._enter, self._leave = ends
+        self._learning = {str(node.target) for node in nodes if node.op in ("call_module", "get_attr")}
+        self._frozen = tuple(self._frozen_paths("", backbone))
+
+    def prefix(self, images_B3HW: Tensor) -> Tensor:
+        """The one value that goes from the frozen part to the rest."""
+
+        def reached(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            raise _Reached(inputs[0])
+
+        if not self._target:
+            whole: Tensor = self._backbone(images_B3HW)
+            return whole
+        hook = self._backbone.get_submodule(self._target).register_forward_pre_hook(reached)
+        try:
+            self._backbone(images_B3HW)
+        except _Reached as there:
+            return there.value
+        finally:
+            hook.remove()
+        raise AssertionError("the module was called when the backbone was traced")
+
+    def rest(self, value: Tensor) -> Tensor:
+        known: dict[fx.Node, Any] = {self._enter: value}
+        for node in self._nodes:
+            args = fx.map_arg(node.args, known.__getitem__)
+            kwargs = fx.map_arg(node.kwargs, known.__getitem__)
+            if node.op == "call_module":
+                known[node] = self._backbone.get_submodule(str(node.target))(*args, **kwargs)
+            elif node.op == "get_attr":
+                known[node] = _attribute(self._backbone, str(node.target))
+            elif node.op == "call_method":
+                known[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            else:
+                assert callable(node.target)
+                known[node] = node.target(*args, **kwargs)
+        result: Tensor = known[self._leave]
+        return result
+
+    def freeze(self) -> None:
+        """Nothing before the cut learns from now on."""
+        learning = {id(weight) for name, weight in self._tensors() if self._learns(name)}
+        for weight in self._backbone.parameters():
+            if id(weight) not in learning:
+                weight.requires_grad_(False)
+
+    def set_inference(self) -> None:
+        """Everything before the cut in inference mode: frozen statistics, no dropout."""
+        for path in self._frozen:
+            self._backbone.get_submodule(path).eval()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Cut:
+        """The trace is shared: it names modules and holds none."""
+        twin = copy.copy(self)
+        twin._backbone = copy.deepcopy(self._backbone, memo)
+        return twin
+
+    def digest(self) -> str:
+        """Names what the prefix computes from images in [0, 1], with which weights."""
+        standard = [getattr(self._backbone, name, ()) for name in ("mean", "std")]
+        content = hashlib.sha256(f"{self._target} {standard} {self._backbone!r}".encode())
+        for name, value in self._tensors():
+            if not self._learns(name):
+                plain = value.detach().cpu().contiguous().flatten()
+                content.update(f"{name} {plain.dtype} {tuple(value.shape)}".encode())
+                content.update(plain.view(torch.uint8).numpy().data)
+        return content.hexdigest()
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self._backbone.state_dict(keep_vars=True).items()
+
+    def _learns(self, tensor: str) -> bool:
+        return any(tensor == path or tensor.startswith(f"{path}.") for path in self._learning)
+
+    def _frozen_paths(self, path: str, module: nn.Module) -> Iterator[str]:
+        """The outermost modules of which nothing stands behind the cut."""
+        below = f"{path}." if path else ""
+        if path in self._learning:
+            return
+        if not any(learning.startswith(below) for learning in self._learning):
+            yield path
+            return
+        for name, child in module.named_children():
+            yield from self._frozen_paths(f"{below}{name}", child)
+
+
+@torch.no_grad()
+def split(backbone: nn.Module, until: str, side: int = SIDE) -> Cut:
+    """Cut at the input of the module `until`: a dotted path in the backbone or the end of one (`blocks.5`
+    for `net.blocks.5`), or "all" for a prefix that is the whole backbone.
+
+    A UserError where there is no such module, or where more than one value goes from before it to what
+    comes after.
+    """
+    target = "" if until == ALL else _resolve(backbone, until)
+    weight = next(backbone.parameters())
+    images = torch.rand(3, 3, side, side, dtype=weight.dtype, generator=torch.Generator().manual_seed(0))
+    images = images.to(weight.device)
+    was_training = backbone.training
+    try:
+        cut = _cut(backbone, target, until, images[:1])
+        backbone.eval()
+        # with another number of images than it was traced with
+        same = torch.equal(cut.rest(cut.prefix(images[1:])), backbone(images[1:]))
+    except UserError:
+        raise
+    except Exception as problem:  # whatever the backbone's code says to a value that it cannot ask
+        raise _refused(until, f"its computation cannot be followed ({type(problem).__name__})") from None
+    finally:
+        backbone.train(was_training)
+    if not same:
+        raise _refused(until, "its parts compute something else than the whole")
+    return cut
+
+
+def _cut(backbone: nn.Module, target: str, until: str, image: Tensor) -> Cut:
+    graphs = [traced(backbone, target, image, training) for training in (True, False)]
+    if str(graphs[0]) != str(graphs[1]):
+        raise _refused(until, "it computes otherwise in training")
+    nodes = list(graphs[0].nodes)
+    enter, leave = nodes[0], nodes[-1].args[0]
+    assert isinstance(leave, fx.Node)
+    cut = _input_of(target, until, nodes) if target else leave
+    if cut is enter:
+        raise _refused(until, "nothing stands before it; leave frozen_until out")
+    before, whole = _ancestors(cut), _ancestors(leave)
+    after = [node for node in nodes if node in whole and node not in before]
+    if not target:
+        return Cut(backbone, target, after, (cut, leave))
+    called = {str(node.target) for node in before if node.op in ("call_module", "get_attr")}
+    for node in after:
+        for value in node.all_input_nodes:
+            if value in before and value is not cut:
+                raise _refused(
+                    until,
+                    f"besides its input '{value.name}' goes on; "
+                    "choose a module on the main path, such as a stage",
+                )
+        if str(node.target) in called and node.op in ("call_module", "get_attr"):
+            inside = _attribute(backbone, str(node.target))
+            if isinstance(inside, Tensor) or inside.state_dict():
+                raise _refused(until, f"'{node.target}' is used on both sides")
+    return Cut(backbone, target, after, (cut, leave))
+
+
+def _resolve(backbone: nn.Module, until: str) -> str:
+    """The full path: the shallowest that ends in `until`, else the first that begins so (`inception_4a` is
+    many modules, and each way through it begins at the same input)."""
+    paths = [path for path, _ in backbone.named_modules() if path]
+    ends = [path for path in paths if path == until or path.endswith(f".{until}")]
+    depth = min((path.count(".") for path in ends), default=0)
+    ends = [path for path in ends if path.count(".") == depth]
+    if len(ends) > 1:
+        raise UserError(
+            f"backbone.frozen_until '{until}' may be {ends[0]} or {ends[1]}; give the longer name"
+        )
+    starts = [path for path in paths if path.startswith(f"{until}_")]
+    found: list[str] = [*ends, *starts]
+    if found:
+        return found[0]
+    short = [path.removeprefix("net.") for path in paths]
+    shown = [path for path in short if path.count(".") <= 1][:12]
+    hint = nearest(until, short) or f"; there are {', '.join(shown)} …"
+    raise UserError(f"the backbone has no module '{until}' for frozen_until{hint}")
+
+
+def _input_of(target: str, until: str, nodes: list[fx.Node]) -> fx.Node:
+    calls = [node for node in nodes if node.op == "call_module" and node.target == target]
+    if len(calls) != 1:
+        raise _refused(until, f"it is called {len(calls)} times")
+    inputs = calls[0].all_input_nodes
+    if len(inputs) != 1 or calls[0].args[:1] != (inputs[0],):
+        raise _refused(until, f"it takes {len(inputs)} values")
+    return inputs[0]
+
+
+def _ancestors(node: fx.Node) -> set[fx.Node]:
+    """The node and all that it depends on."""
+    found, waiting = {node}, [node]
+    while waiting:
+        fresh = set(waiting.pop().all_input_nodes) - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+def _attribute(root: nn.Module, path: str) -> Any:
+    found: Any = root
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _refused(until: str, reason: str) -> UserError:
+    return UserError(f"the backbone cannot be cut at frozen_until '{until}': {reason}")
+
+
+class _Reached(Exception):
+    def __init__(self, value: Tensor) -> None:
+        super().__init__()
+        self.value = value

@@ -1,0 +1,105 @@
+"""The computation of a module as a graph, traced with a real image: what depends on sizes alone is a number
+in the graph, so that branches and shapes need no care in a backbone's code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.proxy import Attribute
+
+_PLAIN = (bool, int, float, str, torch.Size, torch.dtype, torch.device, type(None))
+
+
+def traced(root: nn.Module, target: str, image: Tensor, training: bool) -> fx.Graph:
+    """Down to the module `target`; modules that do not hold it are boxes, and run in inference mode here
+    whatever `training` says to the others."""
+    root.eval()
+    for path, module in root.named_modules():
+        if _holds(path, target):
+            module.training = training
+    return _Tracer(target, image).trace(root)
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self, target: str, image: Tensor) -> None:
+        super().__init__()
+        self._target, self._image = target, image
+        self.values: dict[fx.Node, Any] = {}
+        self._running = False  # a box: what happens inside is not recorded
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return not _holds(module_qualified_name, self._target)
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        if self._running:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: Any) -> Any:
+        return attr_val if self._running else super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Traced(node, self)
+
+    def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **rest: Any) -> fx.Node:
+        node = super().create_node(kind, target, args, kwargs, *more, **rest)
+        self._running = True
+        try:
+            self.values[node] = self._value(node)
+        finally:
+            self._running = False
+        return node
+
+    def create_proxy(
+        self,
+        kind: str,
+        target: Any,
+        args: Any,
+        kwargs: Any,
+        name: str | None = None,
+        type_expr: Any = None,
+        proxy_factory_fn: Any = None,
+    ) -> Any:
+        proxy = super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
+        value = self.values[proxy.node]
+        return value if isinstance(value, _PLAIN) else proxy
+
+    def _value(self, node: fx.Node) -> Any:
+        args: Any = fx.map_arg(node.args, self.values.__getitem__)
+        kwargs: Any = fx.map_arg(node.kwargs, self.values.__getitem__)
+        if node.op == "placeholder":
+            return self._image
+        if node.op == "output":
+            return args[0]
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        if node.op == "call_function":
+            assert callable(node.target)
+            return node.target(*args, **kwargs)
+        found: Any = self.root
+        for name in str(node.target).split("."):
+            found = getattr(found, name)
+        return found(*args, **kwargs) if node.op == "call_module" else found
+
+
+class _Traced(fx.Proxy):
+    """A traced value that answers what it is asked about its shape with what the real one has."""
+
+    tracer: _Tracer
+
+    def __getattr__(self, name: str) -> Any:
+        if callable(getattr(self.tracer.values[self.node], name)):
+            return Attribute(self, name)
+        return self.tracer.create_proxy("call_function", getattr, (self, name), {})
+
+    def __len__(self) -> int:
+        return len(self.tracer.values[self.node])
+
+    def __bool__(self) -> bool:
+        return bool(self.tracer.values[self.node])
+
+
+def _holds(path: str, target: str) -> bool:
+    return not path or target.startswith(f"{path}.")

@@ -1,0 +1,59 @@
+"""The exponential moving average of the embedder's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from dmltune.core.embedder import Embedder
+
+_FORGETS_THE_START = 10
+
+
+class Ema:
+    """θ̄ ← d_t θ̄ + (1 − d_t) θ after every step t = 0, 1, …, with d_t = min(decay, t / (t + 10)).
+
+    The rising decay lets short trainings forget where they began (a new layer begins at random). It is a
+    function of the step alone, and all ranks hold the same weights: nothing but θ̄ has to be kept or sent.
+    Running statistics of batch norms are averaged as weights are; counters are taken over as they stand.
+    """
+
+    def __init__(self, embedder: Embedder, decay: float) -> None:
+        self.embedder, self.decay = embedder, decay
+        self.average: dict[str, Tensor] = {}
+        """By the names of the embedder's state; empty before the first step."""
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        if not self.decay:
+            return
+        weights = self.embedder.state_dict()
+        if not self.average:
+            self.average = {name: value.clone() for name, value in weights.items()}
+            return
+        share = 1 - min(self.decay, step / (step + _FORGETS_THE_START))
+        for name, value in weights.items():
+            if value.is_floating_point():
+                self.average[name].lerp_(value, share)
+            else:
+                self.average[name].copy_(value)
+
+    def restore(self, average: dict[str, Tensor]) -> None:
+        own = self.embedder.state_dict()
+        self.average = {name: torch.empty_like(own[name]).copy_(value) for name, value in average.items()}
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The average stands in the embedder until the block ends."""
+        if not self.average:
+            yield
+            return
+        live = {name: value.clone() for name, value in self.embedder.state_dict().items()}
+        self.embedder.load_state_dict(self.average)
+        try:
+            yield
+        finally:
+            self.embedder.load_state_dict(live)

@@ -1,0 +1,54 @@
+"""In which type the backbone computes while it trains: float32, bfloat16, or the faster of the two.
+
+Weights, gradients and everything behind the feature map (projection, pooling, loss) stay float32. So does
+inference: what is kept is validated as it will be served. float64 is never lowered.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+
+import torch
+from torch import Tensor
+
+from dmltune.core import collectives
+from dmltune.core.embedder import Embedder
+
+GAIN = 0.05
+"""bfloat16 has to save this share of the time; otherwise the exact type is taken."""
+_ROUNDS = 3
+_IMAGES = 8
+"""So many images of a batch tell which is faster on a CPU; an accelerator is shown a whole batch."""
+
+
+def settled(wanted: str, embedder: Embedder, images_B3HW: Tensor) -> str:
+    """float32 or bfloat16; for "auto" measured now, and rank 0's finding on all ranks."""
+    if wanted != "auto":
+        return wanted
+    seconds = measured(embedder, images_B3HW)
+    faster = seconds["bfloat16"] < (1 - GAIN) * seconds["float32"]
+    return "bfloat16" if collectives.broadcast_number(float(faster)) else "float32"
+
+
+def measured(embedder: Embedder, images_B3HW: Tensor) -> dict[str, float]:
+    """The least seconds of a forward and backward pass in each type: on a copy, without drawing a number."""
+    device = images_B3HW.device
+    images_B3HW = images_B3HW[:_IMAGES] if device.type == "cpu" else images_B3HW
+    seconds = {"float32": float("inf"), "bfloat16": float("inf")}
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        probe = copy.deepcopy(embedder).train()
+        for number in range(1 + _ROUNDS):
+            for name in seconds:
+                probe.backbone_bfloat16 = name == "bfloat16"
+                begin = _now(device)
+                torch.autograd.backward(probe.map(images_B3HW).sum())
+                if number:  # the first round allocates and compiles
+                    seconds[name] = min(seconds[name], _now(device) - begin)
+    return seconds
+
+
+def _now(device: torch.device) -> float:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+    return time.perf_counter()

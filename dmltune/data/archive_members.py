@@ -1,0 +1,153 @@
+"""What is in an archive, one member after the other, read without trust: see `archives` for the rules."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import functools
+import gzip
+import lzma
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+PIECE = 2**18  # bytes read at once
+TAR_BLOCK = 512
+ENCRYPTED = "encrypted"
+UNPACKERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ\0", lzma.open),
+)
+ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
+DAMAGED = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+)  # what the readers of the standard library raise for bytes that make no sense
+
+
+class WebPageError(Exception):
+    """Not an archive but the page that links to it."""
+
+
+class RoomError(Exception):
+    """The archive unpacks to more than there is room for."""
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    size: int
+    folder: bool
+    flaw: str  # what it is that is not allowed: "a link"
+    done: int  # bytes of the archive up to here
+    open: Callable[[], IO[bytes]]
+
+
+@contextlib.contextmanager
+def opened(raw: IO[bytes], size: int, room: int, into: Path) -> Iterator[tuple[int, Iterator[Member]]]:
+    """How many bytes the archive of `size` bytes unpacks to at least, as far as that is known beforehand, and
+    its members, which are to be unpacked in this order."""
+    head = raw.read(16)
+    raw.seek(0)
+    if head.startswith(b"PK"):
+        with zipfile.ZipFile(raw) as packed:
+            yield sum(info.file_size for info in packed.infolist()), _zip_members(packed)
+        return
+    if head.lstrip().startswith(b"<"):
+        raise WebPageError
+    unpacker = next((opener for magic, opener in UNPACKERS if head.startswith(magic)), None)
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(unpacker(raw)) if unpacker else raw
+        guarded = _Guarded(stream, room)
+        tar = stack.enter_context(tarfile.open(fileobj=cast(Any, guarded), mode="r:"))
+        yield size, _tar_members(tar, guarded, raw, into)
+
+
+def _zip_members(packed: zipfile.ZipFile) -> Iterator[Member]:
+    done = 0
+    for info in packed.infolist():
+        mode = info.external_attr >> 16
+        flaw = ""
+        if info.flag_bits & 0x41:
+            flaw = ENCRYPTED
+        elif stat.S_ISLNK(mode):
+            flaw = "a link"
+        elif stat.S_IFMT(mode) in (stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK):
+            flaw = "a device"
+        elif info.compress_type not in ZIP_METHODS:
+            flaw = f"packed in a way that is not known here (method {info.compress_type})"
+        done += info.compress_size
+        folder = info.is_dir() or stat.S_ISDIR(mode)
+        yield Member(info.filename, info.file_size, folder, flaw, done, functools.partial(packed.open, info))
+
+
+def _tar_members(tar: tarfile.TarFile, guarded: _Guarded, raw: IO[bytes], into: Path) -> Iterator[Member]:
+    while (info := tar.next()) is not None:
+        if info.size < 0:
+            raise tarfile.ReadError(f"{info.name!r} has {info.size} bytes")
+        opening = cast(Callable[[], IO[bytes]], functools.partial(tar.extractfile, info))
+        yield Member(info.name, info.size, info.isdir(), _tar_flaw(info, into), raw.tell(), opening)
+        cast(Any, tar).members.clear()  # it would keep all of them
+    guarded.finish()
+
+
+def _tar_flaw(info: tarfile.TarInfo, into: Path) -> str:
+    if info.issym() or info.islnk():
+        return "a link"
+    if info.issparse():
+        return "a file with gaps"
+    if not (info.isreg() or info.isdir()):
+        return "a device"
+    try:
+        tarfile.data_filter(info, str(into))
+    except tarfile.FilterError:
+        return "what tarfile's data filter refuses"
+    return ""
+
+
+class _Guarded:
+    """What tarfile reads from. It reads the extension of a header in one piece, however long that claims to
+    be, and unpacks what it skips: so no more than PIECE at once, and nothing behind `room`."""
+
+    def __init__(self, stream: IO[bytes], room: int) -> None:
+        self.stream, self.room = stream, room
+        self.last = b""
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if offset > self.room:
+            raise RoomError
+        return self.stream.seek(offset, whence)
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= PIECE:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        self.last = self.stream.read(size)
+        if self.stream.tell() > self.room:
+            raise RoomError
+        return self.last
+
+    def finish(self) -> None:
+        """tarfile takes a torn header for the end; the end is a block of zeros. What follows is read for the
+        sake of the checksum at the very end."""
+        if self.last != bytes(TAR_BLOCK):
+            raise tarfile.ReadError("it ends in the middle")
+        while self.read(PIECE):
+            pass

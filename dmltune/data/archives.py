@@ -1,0 +1,164 @@
+"""Archives (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip), unpacked whole or not at all. Nothing in one is trusted.
+
+A member is a folder or a plain file whose name lies inside. Links, devices, names that lead outside, names
+used twice, encrypted files and more than the limits allow are refused in one line. Owners, modes and times
+are not taken over. An archive in an archive is a file like any other: it stays packed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmltune.data.archive_members import DAMAGED, ENCRYPTED, PIECE, Member, RoomError, WebPageError, opened
+from dmltune.data.workspace import workspace
+from dmltune.errors import UserError
+
+DEEPEST = 32  # folders in each other
+REMEDY = "fetch it from its official place, or look into it and unpack it by hand."
+Progress = Callable[[int, int], None]  # bytes of the archive that are done, bytes of the archive
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much an archive may hold. Photos hardly shrink, lists to a twentieth, a bomb to a thousandth."""
+
+    total: int = 500 * 10**9  # bytes unpacked
+    ratio: int = 100  # bytes unpacked to a byte of the archive
+    spare: int = 2**20  # as much is no bomb, whatever the ratio
+    members: int = 2_000_000
+
+    def room(self, archive_size: int) -> int:
+        return min(self.total, max(self.spare, self.ratio * archive_size))
+
+
+LIMITS = Limits()
+
+
+class _RefusedError(Exception):
+    """What is wrong with an archive and, after a semicolon, the remedy."""
+
+
+def extract(archive: Path, folder: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:
+    """All of `archive` as the new folder `folder`, which is there only when it is complete."""
+    if os.path.lexists(folder):
+        raise UserError(f"{folder} must not be there yet; remove it or choose another folder.")
+    with workspace(folder) as unpacked:
+        unpack(archive, unpacked, limits, progress)
+        unpacked.rename(folder)
+
+
+def unpack(archive: Path, into: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:
+    """All of `archive` into a folder that nobody else uses. What is refused leaves its beginning there."""
+    with _plainly(archive), archive.open("rb") as raw:
+        size = os.fstat(raw.fileno()).st_size
+        room, free = limits.room(size), shutil.disk_usage(into).free
+        bomb = _RefusedError(
+            f"a zip bomb? It has {amount(size)} and must not unpack to more than {amount(room)}; {REMEDY}"
+        )
+        full = _RefusedError(f"it needs more than the {amount(free)} that are free; free some room first.")
+        total = 0
+        try:
+            with opened(raw, size, room, into) as (least, members):
+                for count, member in enumerate(members, 1):
+                    total += member.size
+                    if max(total, least) > room:
+                        raise RoomError
+                    if max(total, least) > free:
+                        raise full
+                    if count > limits.members:
+                        raise _RefusedError(f"it has more than {limits.members:,} members; {REMEDY}")
+                    _write(member, into.joinpath(*_parts(member)))
+                    if progress:
+                        progress(min(member.done, size), size)
+        except RoomError as error:
+            raise bomb from error
+
+
+def need_room(folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise UserError(
+            f"{folder} must have room for {amount(size)}; it has {amount(free)}. Free some or choose another"
+            " folder."
+        )
+
+
+def amount(size: int) -> str:
+    """1150585339 → 1.2 GB."""
+    for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size} bytes"
+
+
+def _parts(member: Member) -> list[str]:
+    """The names on the way to a member, when it may be written at all."""
+    name, shown = member.name, f"{member.name[:100]!r}"
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or re.match("[A-Za-z]:", name):
+        raise _RefusedError(f"the path of {shown} is absolute; {REMEDY}")
+    if ".." in parts:
+        raise _RefusedError(f"{shown} leads outside; {REMEDY}")
+    if re.search(r"[\x00-\x1f\x7f\\]", name):
+        raise _RefusedError(f"{shown} has a backslash or a control character; {REMEDY}")
+    if len(parts) > DEEPEST or not (parts or member.folder):
+        raise _RefusedError(
+            f"{shown} has {len(parts)} names on its way, 1 to {DEEPEST} are allowed; {REMEDY}"
+        )
+    if member.flaw == ENCRYPTED:
+        raise _RefusedError(f"{shown} is encrypted; unpack it with its password and pack it again without.")
+    if member.flaw:
+        raise _RefusedError(f"{shown} is {member.flaw}; {REMEDY}")
+    return parts
+
+
+def _write(member: Member, target: Path) -> None:
+    try:
+        if member.folder:
+            target.mkdir(parents=True, exist_ok=True)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:  # x: never over or through what is there
+            with member.open() as source:
+                shutil.copyfileobj(source, file, PIECE)
+            if file.tell() != member.size:
+                raise EOFError(f"{member.name!r} ends early")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise _RefusedError(f"{member.name!r} is in it twice; {REMEDY}") from error
+
+
+@contextlib.contextmanager
+def _plainly(archive: Path) -> Iterator[None]:
+    """Whatever goes wrong with `archive` in one line."""
+    try:
+        yield
+    except WebPageError as error:
+        raise UserError(
+            f"{archive} is refused: it is a web page, no archive; fetch the file that the page links to."
+        ) from error
+    except _RefusedError as error:
+        raise UserError(f"{archive} is refused: {error}") from error
+    except OSError as error:
+        if error.errno is None:  # gzip's and bz2's word for damaged
+            raise _damaged(archive, error) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(f"{archive} cannot be unpacked: the disk is full; free some room.") from error
+        why = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        raise UserError(f"{archive} cannot be unpacked ({why}); put that right first.") from error
+    except DAMAGED as error:
+        raise _damaged(archive, error) from error
+
+
+def _damaged(archive: Path, error: Exception) -> UserError:
+    why = " ".join(f"{error}".split())[:200] or type(error).__name__
+    return UserError(
+        f"{archive} is refused: it is damaged or no archive (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip): {why};"
+        " fetch it again."
+    )

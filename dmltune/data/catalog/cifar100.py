@@ -1,0 +1,26 @@
+"""CIFAR-100, binary version: 60,000 pictures of 32 × 32 in 100 classes of 20 categories. The first fifty
+classes train, the last fifty test, with the images of CIFAR's own training and test files together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dmltune.data.catalog import _cifar
+from dmltune.data.catalog._files import Source
+from dmltune.data.catalog._small import half
+from dmltune.data.images import ImageSet, Part
+
+FILES = ("train.bin", "test.bin")
+SOURCE = Source("cifar100", ("cifar-100-binary",), (FILES,))
+SUPER_CLASSES, CLASSES = 20, 100  # a record has its super-class first
+PUBLISHED: dict[Part, tuple[int, int]] = {"train": (30000, 50), "test": (30000, 50)}  # images, classes
+
+
+def load(part: Part, root: Path | None = None) -> ImageSet:
+    """`root` is the folder with the two files or the one that has it as `cifar-100-binary`."""
+    folder = SOURCE.find(root)
+    files = [folder / file for file in FILES]
+    labels_N2, pixels_NHWC = _cifar.records(SOURCE, files, (SUPER_CLASSES, CLASSES))
+    parents = _cifar.names(SOURCE, folder / "coarse_label_names.txt", SUPER_CLASSES, "category")
+    names = _cifar.names(SOURCE, folder / "fine_label_names.txt", CLASSES, "class")
+    return half("cifar100", part, pixels_NHWC, labels_N2[:, 1], names, labels_N2[:, 0], parents)

@@ -1,0 +1,92 @@
+"""A sheet of some classes with some of their images each, to see what a data set is.
+
+Legend: k classes, m images of a class.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from dmltune.data.images import ImageSet, Ints, Pixels, to_pil
+from dmltune.errors import UserError
+
+TILE, GAP, LINE = 112, 6, 18  # pixels
+GROUND, INK, EMPTY = (255, 255, 255), (40, 40, 40), (238, 238, 238)
+
+
+def draw(images: ImageSet, file: Path, classes: int = 10, per_class: int = 8) -> list[str]:
+    """Write the sheet as PNG: `classes` spread evenly over all, of each `per_class` images spread alike.
+
+    Returns the names of the classes on it.
+    """
+    if file.suffix.lower() != ".png":
+        raise UserError(f"a contact sheet is a PNG file; got {file}. Name it {file.with_suffix('.png')}.")
+    labels = spread(images.num_classes, classes)
+    chosen = [members[spread(len(members), per_class)] for members in _members(images, labels)]
+    width = max(map(len, chosen))
+    sheet = Image.new("RGB", (GAP + width * (TILE + GAP), len(labels) * (LINE + TILE + GAP) + GAP), GROUND)
+    pen, font = ImageDraw.Draw(sheet), _font()
+    for row, (label, members) in enumerate(zip(labels, chosen, strict=True)):
+        top = GAP + row * (LINE + TILE + GAP)
+        pen.text((GAP, top), _name(images, int(label), members, sheet.width, font), INK, font)
+        for column, image_HWC in enumerate(images.read(members, TILE)):
+            sheet.paste(_tile(image_HWC), (GAP + column * (TILE + GAP), top + LINE))
+    _write(sheet, file)
+    return [images.class_names[label] for label in labels]
+
+
+def spread(total: int, count: int) -> Ints:
+    """Up to `count` of 0 … total − 1, the first one and then at even distances."""
+    few = min(total, count)
+    return np.arange(few, dtype=np.int64) * total // max(few, 1)
+
+
+def _members(images: ImageSet, labels: Ints) -> list[Ints]:
+    return [np.flatnonzero(images.labels_N == label) for label in labels]
+
+
+def _tile(image_HWC: Pixels) -> Image.Image:
+    """The whole image, as large as fits in a square; small ones are enlarged by whole numbers, pixels stay
+    squares."""
+    image = to_pil(image_HWC).convert("RGB")
+    longer = max(image.size)
+    if longer <= TILE // 2:
+        size = (image.width * (TILE // longer), image.height * (TILE // longer))
+        image = image.resize(size, Image.Resampling.NEAREST)
+    else:
+        image.thumbnail((TILE, TILE), Image.Resampling.BICUBIC)
+    tile = Image.new("RGB", (TILE, TILE), EMPTY)
+    tile.paste(image, ((TILE - image.width) // 2, (TILE - image.height) // 2))
+    return tile
+
+
+def _name(images: ImageSet, label: int, members: Ints, width: int, font: ImageFont.FreeTypeFont) -> str:
+    """`012.Yellow_headed_Blackbird · birds (56)`, shortened to what fits."""
+    name = images.class_names[label]
+    if images.category_N is not None and images.category_N[members[0]] >= 0:
+        name += f" · {images.category_names[images.category_N[members[0]]]}"
+    count = f"  ({int((images.labels_N == label).sum())})"
+    if font.getlength(name + count) <= width - 2 * GAP:
+        return name + count
+    while len(name) > 1 and font.getlength(f"{name}…{count}") > width - 2 * GAP:
+        name = name[:-1]
+    return f"{name}…{count}"
+
+
+def _font() -> ImageFont.FreeTypeFont:
+    from matplotlib import get_data_path  # its font knows more scripts than Pillow's
+
+    return ImageFont.truetype(os.path.join(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"), 12)
+
+
+def _write(sheet: Image.Image, file: Path) -> None:
+    try:
+        sheet.save(file, format="PNG")
+    except OSError as error:
+        raise UserError(
+            f"{file} cannot be written ({error.strerror or error}); choose another --out."
+        ) from error

@@ -1,0 +1,121 @@
+"""The files of a published data set: fetched, or as --archive names them; checked either way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmltune.data.archives import amount, need_room
+from dmltune.data.download import arrived, check, download
+from dmltune.data.sources import RELEASES, File, Release
+from dmltune.errors import UserError
+
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz")
+Progress = Callable[[str, int, int], None]  # what is being done, bytes done, bytes in all (0: not known)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file of a release at `path`, or an archive of the user's own: then `file` is None."""
+
+    path: Path
+    file: File | None = None
+
+    @property
+    def place(self) -> str:
+        return self.file.place if self.file else "."
+
+    @property
+    def packed(self) -> bool:
+        return self.file is None or self.file.name.lower().endswith(ARCHIVES)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """All that a data set is made of, and what is to be told of it, a line each."""
+
+    files: tuple[Piece, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def names(self) -> str:
+        return ", ".join(piece.path.name for piece in self.files)
+
+    @property
+    def size(self) -> int:
+        return sum(piece.path.stat().st_size for piece in self.files)
+
+
+def fetchable(name: str) -> Release:
+    """The release of a data set that a program can fetch."""
+    for release in RELEASES.get(name, ()):
+        if release.fetchable:
+            return release
+    raise UserError(f"{name} cannot be fetched by a program: {by_hand(name)}")
+
+
+def fetched(release: Release, folder: Path, progress: Progress | None) -> Pieces:
+    """The files of `release` in `folder`, where an earlier attempt may have left some, or a part of one."""
+    size = sum(file.size or 0 for file in release.files)
+    have = sum(arrived(folder / file.name) for file in release.files)
+    whole = sum((folder / file.name).is_file() and (file.size or 0) for file in release.files)
+    need_room(folder.parent, 2 * size - have - whole)  # packed and, photos hardly shrink, unpacked
+    notes = []
+    try:
+        for file in release.files:
+            target = folder / file.name
+            if not target.is_file():
+                download(file.url, target, file.checksum, file.size, step(progress, f"fetch {file.name}"))
+            notes.append(f"fetched {file.name}, {amount(target.stat().st_size)}, as published")
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # nothing came
+    return Pieces(tuple(Piece(folder / file.name, file) for file in release.files), tuple(notes))
+
+
+def given(name: str, archive: Path, progress: Progress | None) -> Pieces:
+    """What --archive names: a published file, whose release has the others beside it; a folder with all files
+    of a release; or an archive of one's own, of which nothing is known."""
+    if not archive.exists():
+        raise UserError(f"--archive must be a file that is there; got {archive}: {by_hand(name)}")
+    beside = archive if archive.is_dir() else archive.parent
+    for release in RELEASES.get(name, ()):
+        names = [file.name for file in release.files]
+        missing = [file for file in names if not (beside / file).is_file()]
+        if archive.name in names and missing:
+            raise UserError(
+                f"{name} is published as {', '.join(names)}; {beside} has no {', '.join(missing)}: put all of"
+                f" them into one folder. They are at {release.home}."
+            )
+        if archive.name in names or (archive.is_dir() and not missing):
+            pieces = tuple(Piece(beside / file.name, file) for file in release.files)
+            return Pieces(pieces, tuple(_checked(piece, progress) for piece in pieces))
+    if archive.is_dir():
+        raise UserError(f"{archive} has not all files of a release of {name}: {by_hand(name)}")
+    return Pieces((Piece(archive),), (f"{archive.name} is no published file: there is no checksum of it",))
+
+
+def by_hand(name: str) -> str:
+    """Where a person gets the files."""
+    ways = [
+        f"{' and '.join(file.name for file in release.files)} (from {release.home})"
+        for release in RELEASES.get(name, ())
+    ]
+    if not ways:
+        return f"put a folder '{name}' into the data root, or name an archive of it with --archive."
+    return f"get {', or '.join(ways)}, and name it with --archive."
+
+
+def step(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress(what, done, total)
+
+
+def _checked(piece: Piece, progress: Progress | None) -> str:
+    assert piece.file is not None
+    try:
+        check(piece.path, piece.file.checksum, piece.file.size, step(progress, f"check {piece.path.name}"))
+    except UserError as error:
+        raise UserError(f"{error} If it is an archive of your own, give it a name of its own.") from error
+    return f"{piece.path.name} " + ("is as published" if piece.file.checksum else "has no published checksum")

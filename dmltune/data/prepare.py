@@ -1,0 +1,167 @@
+"""`dmltune data prepare NAME`: fetch or take the archives of a data set, check them, unpack them, count.
+
+The data set appears under its official name in one step, when all of it has been read; before that the data
+root has hidden folders only: `.NAME.download`, which is continued, and `.NAME.partial`, which is made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+from dmltune.data import catalog
+from dmltune.data.archives import LIMITS, Limits, need_room, unpack
+from dmltune.data.catalog._files import Source
+from dmltune.data.images import ImageSet, Part
+from dmltune.data.obtain import Pieces, Progress, by_hand, fetchable, fetched, given, step
+from dmltune.data.sources import RELEASES
+from dmltune.data.workspace import workspace
+from dmltune.errors import UserError, nearest
+
+DEEPEST = 3  # folders around a data set in an archive
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set that can be loaded. `notes`: what was done and what is to be known, a line each."""
+
+    folder: Path
+    classes: int
+    images: int
+    notes: tuple[str, ...]
+
+
+def prepare(name: str, root: Path, archive: Path | None = None, progress: Progress | None = None) -> Prepared:
+    """Data set `name` in the folder `root`, from `archive` or the network. What is there is left alone."""
+    if name not in catalog.names():
+        known = ", ".join(catalog.names())
+        raise UserError(f"no data set '{name}'{nearest(name, catalog.names()) or f'; there are {known}.'}")
+    source = getattr(importlib.import_module(f"{catalog.__name__}.{name}"), "SOURCE", None)
+    if not isinstance(source, Source):
+        return replace(
+            _counted(name, root), notes=("nothing to fetch or unpack: it is installed with dmltune",)
+        )
+    with _plainly(root):
+        if there := _there(name, source, root):
+            return there
+        pieces = None if archive is None else given(name, archive, progress)
+        release = fetchable(name) if archive is None else None
+        top = _top(source)
+        downloads = root / f".{top}.download"
+        with workspace(root / top) as place:
+            if there := _there(name, source, root):
+                return there  # another process was faster
+            if release:
+                pieces = fetched(release, downloads, progress)
+            assert pieces is not None
+            made = _made(name, source, place, pieces, progress)
+            (place / top).rename(root / top)
+        if release:
+            shutil.rmtree(downloads, ignore_errors=True)
+    folder = root / source.folders[0]
+    return replace(made, folder=folder, notes=(*pieces.notes, f"unpacked as {folder}", *made.notes))
+
+
+def _there(name: str, source: Source, root: Path) -> Prepared | None:
+    """The copy that `root` has already, or is."""
+    found = _find(source, root)
+    if found is None:
+        if (root / _top(source)).exists():
+            raise UserError(
+                f"{root / _top(source)} is no whole {name}; move it away and prepare {name} again."
+            )
+        return None
+    try:
+        counted = _counted(name, root)
+    except UserError as error:
+        raise UserError(f"{error} Or move {found} away and prepare {name} again.") from error
+    return replace(counted, folder=found, notes=(f"{found} was there: nothing was done", *counted.notes))
+
+
+def _find(source: Source, root: Path) -> Path | None:
+    if source.layouts:
+        with contextlib.suppress(UserError):
+            return source.find(root)
+        return None
+    if (root / source.folders[0]).is_dir():
+        return root / source.folders[0]
+    return root if (root / "train").is_dir() else None
+
+
+def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Progress | None) -> Prepared:
+    """Unpack in `place` so that it is a data root with the data set in it, and read it there."""
+    need_room(place, pieces.size)
+    unpacked = place / ".unpacked"
+    for piece in pieces.files:
+        into = unpacked / piece.place
+        into.mkdir(parents=True, exist_ok=True)
+        if piece.packed:
+            unpack(piece.path, into, progress=step(progress, f"unpack {piece.path.name}"))
+        else:
+            shutil.copyfile(piece.path, into / piece.path.name)
+    found = _within(source, unpacked)
+    if found is None:
+        lists = " or ".join(", ".join(layout) for layout in source.layouts[:2])
+        raise UserError(f"{pieces.names} must have a folder with {lists}, and has none: {by_hand(name)}")
+    for inner in {inner for release in RELEASES.get(name, ()) for inner in release.packed}:
+        if (found / inner).is_file():
+            limits = Limits(total=LIMITS.room(pieces.size))  # a bomb in a bomb has no more room than one
+            unpack(found / inner, (found / inner).parent, limits, step(progress, f"unpack {inner}"))
+            (found / inner).unlink()
+    whole = place / source.folders[0]
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    found.rename(whole)
+    try:
+        return _counted(name, place)
+    except UserError as error:
+        raise UserError(f"{error}".replace(f"{place}/", f"{pieces.names}/")) from error
+
+
+def _within(source: Source, unpacked: Path) -> Path | None:
+    """The folder of the data set in what was unpacked, perhaps inside folders that have nothing else."""
+    place = unpacked
+    for _ in range(DEEPEST):
+        if source.layouts and (found := _find(source, place)):
+            return found
+        folders = [entry for entry in place.iterdir() if entry.is_dir() and entry.name[0] not in "._"]
+        if len(folders) != 1 or (not source.layouts and folders[0].name == "train"):
+            break
+        place = folders[0]
+    return None if source.layouts else place
+
+
+def _counted(name: str, root: Path) -> Prepared:
+    """Both halves, read and compared with what was published."""
+    halves = [catalog.load(name, part, root) for part in get_args(Part)]
+    return Prepared(
+        folder=root,
+        classes=len({label for half in halves for label in half.class_names}),
+        images=sum(len(half) for half in halves),
+        notes=tuple(_verdict(name, half) for half in halves),
+    )
+
+
+def _verdict(name: str, half: ImageSet) -> str:
+    lacking = catalog.lacking(half)
+    known = half.part in catalog.published(name)
+    verdict = f"; NOT as published: {lacking}" if lacking else ", as published" if known else ""
+    return f"{half.part}: {len(half):,} images of {half.num_classes:,} classes{verdict}"
+
+
+def _top(source: Source) -> str:
+    """What appears in the data root: MNIST of MNIST/raw."""
+    return Path(source.folders[0]).parts[0]
+
+
+@contextlib.contextmanager
+def _plainly(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror or error}"
+        raise UserError(f"{root} cannot be prepared ({why}); put that right first.") from error

@@ -1,0 +1,98 @@
+"""Which data sets there are, where they were found, and how to get the others."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from dmltune.data import catalog
+from dmltune.data.images import Part
+from dmltune.data.sources import RELEASES
+from dmltune.errors import UserError
+
+State = Literal["found", "made", "missing", "yours"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`made`: nothing to download. Counts are of the copy that was found, else those that were published,
+    else None. `lacking`: what the copy has less than was published. `get`: how to come by it.
+    """
+
+    name: str
+    about: str
+    state: State
+    images: int | None
+    classes: int | None
+    folder: Path | None = None
+    lacking: str = ""
+    missing: str = ""
+    get: str = ""
+
+
+def survey(root: Path | None = None, names: Sequence[str] = ()) -> Iterator[Entry]:
+    """Every set of the catalogue, or those named. Lists are read, images are not looked at."""
+    for name in names or catalog.names():
+        if name not in catalog.names():
+            catalog.load(name, "train", root)  # it says which name was meant
+        yield _entry(name, root)
+
+
+def _entry(name: str, root: Path | None) -> Entry:
+    module = importlib.import_module(f"{catalog.__name__}.{name}")
+    about = _first_sentence(module.__doc__ or "")
+    if name == "own":
+        return Entry(name, about, "yours", None, None, get="data.name=own data.path=./photos")
+    source = getattr(module, "SOURCE", None)
+    try:
+        halves = {part: catalog.files(name, part, root)[0] for part in get_args(Part)}
+    except UserError as error:
+        numbers = catalog.published(name).values()
+        images = [images for images, _ in numbers if images is not None]
+        classes = [classes for _, classes in numbers if classes is not None]
+        return Entry(
+            name,
+            about,
+            "missing",
+            sum(images) if len(images) == 2 else None,
+            sum(classes) if len(classes) == 2 else None,
+            missing=str(error),
+            get=_how(name),
+        )
+    lacking = "; ".join(f"{part}: {less}" for part in halves if (less := catalog.lacking(halves[part])))
+    return Entry(
+        name,
+        about,
+        "made" if source is None else "found",
+        sum(map(len, halves.values())),
+        sum(images.num_classes for images in halves.values()),
+        folder=_folder(source, root),
+        lacking=lacking,
+    )
+
+
+def _how(name: str) -> str:
+    """The command, and the page and files of what only a person can fetch."""
+    command = f"dmltune data prepare {name}"
+    releases = RELEASES.get(name, ())
+    if any(release.fetchable for release in releases):
+        return command
+    ways = [f"{' and '.join(file.name for file in one.files)} ({one.home})" for one in releases]
+    return f"{command} --archive FILE" + (f" with {' or '.join(ways)}" if ways else "")
+
+
+def _folder(source: object, root: Path | None) -> Path | None:
+    """Where a loader found its lists; faces have none, their folder is the data root or in it."""
+    from dmltune.data.catalog._files import Source
+
+    if not isinstance(source, Source):
+        return None
+    return (source.find(root) if source.layouts else source.base(root)).absolute()
+
+
+def _first_sentence(text: str) -> str:
+    """`CUB-200-2011: 11,788 photos of 200 birds in the original layout`."""
+    return " ".join(text.split()).split(". ")[0].rstrip(".")
