@@ -164,8 +164,8 @@ def to_tensor(pixels_BHWC: Pixels) -> Tensor:
 
 
 def _centre(image_HWC: Pixels, size: int, margin: float) -> Pixels:
-    """The square in the middle, cut out at whole pixels where it has the size already: resampling it by half a
-    pixel, as where an odd number of columns is left over, would only blur it."""
+    """The square in the middle, cut out at whole pixels where it has the size already: resampling it by half
+    a pixel, as where an odd number of columns is left over, would only blur it."""
     height, width = image_HWC.shape[:2]
     side = min(height, width) / margin
     left, top = (width - side) / 2, (height - side) / 2

@@ -79,7 +79,7 @@ def _check_key(name: str, tree: Mapping[str, Any]) -> None:
         raise Problem(
             f"search takes dotted keys, such as {section}.{_keys(section, tree)[0]}; got {section}.", path
         )
-    if name in ("data.name", "data.classes") or section == "objective":
+    if name in ("data.name", "data.path", "data.classes") or section == "objective":
         raise Problem(
             f"{name} cannot be searched: scores would not be comparable. Fix it outside search.", path
         )

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dmltune.data.catalog._own_rows import SPLITS, Row, dealt, plain
+from dmltune.data.catalog._own_rows import SPLITS, Row, deal, plain
 from dmltune.data.images import Part
 from dmltune.errors import UserError
 
@@ -28,8 +28,9 @@ def rows(base: Path, part: Part) -> list[Row]:
         classes = _folders(base, within)
         if not classes:
             raise UserError(f"own: no folder in {base}; put a folder for each class there, with its images.")
-        kept = [name for name in classes if dealt(name) == part]
-        return [row for name in kept for row in _rows(base, Path(name), "", within)]
+        dealt = deal(classes)
+        kept = [name for name in classes if dealt[name] == part]
+        return [row for name in kept for row in _rows(base, Path(name), part, within)]
     classes_of = {split: _folders(base / split, within) for split in splits}
     _check_disjoint(base, classes_of)
     return [

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from dmltune.data.catalog._own_rows import SPLITS, Row, half_of, plain
+from dmltune.data.catalog._own_rows import SPLITS, Row, plain
 from dmltune.errors import UserError, nearest
 
 COLUMNS = ("path", "label", "category", "split")
@@ -60,7 +60,7 @@ def _check_splits(found: list[Row]) -> None:
     ways: dict[str, Row] = {}
     for row in found:
         before = first.setdefault(row.label, row)
-        if half_of(before) != half_of(row):
+        if (before.split == "train") != (row.split == "train"):
             raise UserError(
                 f"{row.place}: class '{row.label}' has split {row.split}, but {before.split} at"
                 f" {before.place}; to test takes other classes than to train."

@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 
 from dmltune.data.catalog import _own_folders, _own_tables
 from dmltune.data.catalog._files import Source
-from dmltune.data.catalog._own_rows import Row, half_of
+from dmltune.data.catalog._own_rows import Row, deal, half_of
 from dmltune.data.images import ImageSet, Part, Pixels, from_pil
 from dmltune.errors import UserError
 
@@ -66,7 +66,8 @@ def load(part: Part, root: Path | None = None, path: str | Path | None = None) -
     else:
         there = "" if place.exists() else ", which is not there"
         raise UserError(f"data.path must be {FORMS}; got {place}{there}.")
-    chosen = [row for row in rows if half_of(row) == part]
+    dealt = deal({row.label for row in rows if not row.split})
+    chosen = [row for row in rows if half_of(row, dealt) == part]
     if not chosen:
         raise _empty(place, part, rows)
     classes, labels_N = np.unique([row.label for row in chosen], return_inverse=True)
@@ -100,8 +101,8 @@ def _empty(place: Path, part: Part, rows: list[Row]) -> UserError:
     if any(row.split for row in rows):
         return UserError(f"own: {place} has no image with split {part}; give some classes this split.")
     return UserError(
-        f"own: {place} has no image of a class in the {part} half, which a hash of the names deals; say which"
-        " classes train and which test: with folders train and test, or a column split."
+        f"own: {place} has no class for the {part} half; add classes, or say which train and which test: "
+        "with folders train and test, or a column split."
     )
 
 
