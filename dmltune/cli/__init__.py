@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"dmltune {version('dmltune')}")
             return 0
         args = parser_of(words[0]).parse(words[1:])
+        if cache := getattr(args, "cache", None):
+            os.environ["DMLTUNE_IMAGE_CACHE"] = cache  # workers read it as well
         with output(args.format) as out:
             code: int = command(words[0]).run(args, out)
             return code

@@ -130,6 +130,11 @@ def add_places(parser: Parser) -> None:
     parser.add_argument(
         "--data-root", type=Path, metavar="FOLDER", help="where the images lie (default: $DMLTUNE_DATA)"
     )
+    parser.add_argument(
+        "--cache",
+        choices=("disk", "memory", "none"),
+        help="where decoded images are kept for the next run (default: disk, in $DMLTUNE_CACHE)",
+    )
     add_store(parser)
 
 

@@ -42,6 +42,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli import own_data
     from dmltune.cli.search import places
     from dmltune.cli.tracked import tracked
+    from dmltune.report.summary import warning
     from dmltune.store import Store
     from dmltune.train.local import train
 
@@ -67,7 +68,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     for report in tracked(reports, experiment, name, chosen.space_name, store):
         print(line(report, experiment.objective.metric), file=sys.stderr, flush=True)
         last = report
-    out.document({"name": name} | (vars(last) if last is not None else {}) | chosen.document())
+    seen = warning(experiment.objective.protocol)
+    document = {"name": name} | (vars(last) if last is not None else {}) | chosen.document()
+    out.document(document | ({"warning": seen} if seen else {}))
     if last is None or last.failure:
         return 1
     out.show(*closing(name, last, places(args), experiment.objective.protocol))

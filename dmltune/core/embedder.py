@@ -109,9 +109,9 @@ class Embedder(nn.Module):
 
     def _standardised(self, images_B3HW: Tensor) -> Tensor:
         pixels = images_B3HW.to(dtype=self.mean.dtype, memory_format=torch.channels_last)
-        if not images_B3HW.is_floating_point():
-            pixels = pixels / 255
-        return (pixels - self.mean) / self.std
+        if images_B3HW.is_floating_point():
+            return (pixels - self.mean) / self.std
+        return pixels.div_(255).sub_(self.mean).div_(self.std)  # a new tensor already: in place
 
 
 def _projection(backbone: Backbone, pooling: Pooling, dim: int | None) -> nn.Conv2d | _NoProjection:

@@ -99,7 +99,13 @@ def validation_split(experiment: Experiment, train: ImageSet) -> Split:
     """Training and validation classes of the experiment's protocol and fold."""
     if isinstance(train, Monitored):
         return train.split()
-    return split(train.labels_N, experiment.objective.protocol, experiment.fold, SPLIT_SEED)
+    protocol = experiment.objective.protocol
+    only = getattr(train, "protocol", protocol)
+    if protocol != only:
+        raise UserError(
+            f"data set {train.name} is made for objective.protocol {only}; got {protocol}. Use {only}."
+        )
+    return split(train.labels_N, protocol, experiment.fold, SPLIT_SEED)
 
 
 def build_objective(experiment: Experiment, feed: Feed) -> Objective:

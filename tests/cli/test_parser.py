@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dmltune.cli import parser_of
+from dmltune.cli import main, parser_of
 from dmltune.cli.parser import duration, overrides_of
 from dmltune.cli.search import again, name_of, places
 from dmltune.errors import UserError
@@ -66,3 +67,13 @@ def test_the_command_that_goes_on_carries_everything_but_the_limits() -> None:
 def test_a_file_is_called_by_its_stem() -> None:
     assert name_of("spaces/mine.yaml") == "mine"
     assert name_of("glyphs-ccp") == "glyphs-ccp"
+
+
+def test_the_cache_that_is_asked_for_is_told_to_every_worker(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DMLTUNE_IMAGE_CACHE", "disk")
+    assert main(["search", "glyphs-ccp", "--dry-run", "--cache", "none", "data.classes=60"]) == 0
+    assert os.environ["DMLTUNE_IMAGE_CACHE"] == "none"
+    assert main(["search", "glyphs-ccp", "--dry-run", "--cache", "ram"]) == 2
+    assert "--cache" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from dmltune.data.images import ImageSet, Ints, Part
 from dmltune.data.splits import PARTITIONS, split
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
-from dmltune.train.build import validation_split
+from dmltune.train.build import training_images, validation_split
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +176,9 @@ def test_absent_and_damaged_files_are_said_in_one_line(
     (folder / "test.bin").write_bytes(b"\xff" + content[1:])
     with pytest.raises(UserError, match="label above"):
         catalog.load("cifar_collage", "train", tmp_path)
+
+
+def test_a_protocol_whose_backgrounds_would_not_be_new_is_refused() -> None:
+    experiment = load_experiment("collage", ["objective.protocol=fair", "data.classes=40"])
+    with pytest.raises(UserError, match=r"made for objective\.protocol ablation; got fair\. Use ablation\."):
+        validation_split(experiment, training_images(experiment, None))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,6 +34,7 @@ class CollageSet(ImageSet):
     some of the foreground classes are taken.
     """
 
+    protocol: ClassVar[str] = PROTOCOL  # another one would validate on backgrounds that were trained on
     recipe: Recipe | None = None
     shared_N3: Ints | None = None  # the classes of the three other tiles, by their label among the tiles
 
