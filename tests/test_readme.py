@@ -29,7 +29,7 @@ def test_a_dmltune_command_parses_and_means_something_that_is_there(
     monkeypatch.chdir(ROOT)
     _, name, *words = shlex.split(line)
     args = parser_of(name).parse(words)
-    if name in ("search", "train") and args.space != "mine":
+    if name in ("search", "train") and args.space not in ("mine", None):
         experiment = load_experiment(args.space, args.overrides)
         assert name == "train" or experiment.searchable
     if name == "submit":
