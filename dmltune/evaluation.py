@@ -29,6 +29,9 @@ from dmltune.train.build import build_embedder, framed, learns, training_images,
 
 SPLITS = ("validation", "test")
 UNTRAINED = "nothing here learns: no class was trained or chosen on"
+CPU_PIXELS = (
+    8 * 160**2
+)  # of a batch: larger maps are fresh pages from the kernel each time, at half the speed
 SMALL = 64  # up to this side in pixels the raw image is compared too: what any method has to beat
 
 
@@ -193,7 +196,8 @@ def _metrics(emb_ND: Tensor, images: ImageSet, indices: Indices) -> dict[str, fl
 def _embed(embedder: Embedder, images: ImageSet, indices: Indices, size: int) -> Tensor:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     embedder.to(device).eval()
-    batches = evaluation_batches(images, indices, size)
+    few = None if device.type == "cuda" else max(1, CPU_PIXELS // size**2)
+    batches = evaluation_batches(images, indices, size, batch_size=few)
     return torch.cat([embedder(batch.to(device)).cpu() for batch, _ in batches])
 
 
