@@ -43,10 +43,7 @@ def test_it_trains_from_its_yaml_to_a_model(
     root: Path,
     store: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # several threads wait for one another where other work shares the cores
-    monkeypatch.setattr("dmltune.train.local.usable_cores", lambda: 1)
     data = load_experiment(space).data.name
     small = [*TINY, "data.classes=60"] if data.startswith("glyph") else TINY
     if space == "faces-sft":

@@ -150,6 +150,12 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def threads_of(cores: int) -> int:
+    """So many threads for so many cores; fewer where OMP_NUM_THREADS says so, as on a shared machine."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return max(1, min(cores, int(asked))) if asked.isdigit() and int(asked) else max(1, cores)
+
+
 @dataclass(frozen=True)
 class Plan:
     """How many trials at once, and how wide each is."""
@@ -172,7 +178,7 @@ def plan(session: Session, workers: int, concurrent: int | None) -> Plan:
             f"{slots} trials at a time × {workers} workers need {slots * workers} {unit}s; "
             f"there are {there} of them. Use {room}."
         )
-    return Plan(slots, workers, max(1, session.cpus // (slots * workers)), unit == "GPU")
+    return Plan(slots, workers, threads_of(session.cpus // (slots * workers)), unit == "GPU")
 
 
 def remove_stale_folders() -> None:

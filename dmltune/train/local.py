@@ -14,7 +14,7 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.store import Store, checked_name
 from dmltune.train.build import check
-from dmltune.train.cluster import plan, ray_session, usable_cores
+from dmltune.train.cluster import plan, ray_session, threads_of, usable_cores
 from dmltune.train.identity import claimed
 from dmltune.train.orders import Order, Report
 from dmltune.train.trial import run_trial
@@ -45,7 +45,7 @@ def train(
             experiment=experiment.reference_experiment().to_dict(),
             folder=str(training_folder(store, name)),
             data_root=str(Path(data_root).absolute()) if data_root else None,
-            threads=threads or usable_cores(),
+            threads=threads or threads_of(usable_cores()),
         )
         if workers == 1:
             device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
