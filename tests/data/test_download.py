@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import socket
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from dmltune.data import download as module
 from dmltune.data.download import check, download
 from dmltune.errors import UserError
 
-CONTENT = os.urandom(400_000)
+CONTENT = random.Random(0).randbytes(400_000)
 SHA = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
 
 
