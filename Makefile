@@ -25,8 +25,6 @@ demo: $(READY)
 	$(BIN)/dmltune search glyphs-ccp --trials 12 --name demo
 	$(BIN)/dmltune evaluate demo --split test
 
-# Two files at a time, those that start Ray first: they wait more than they compute.
-PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 

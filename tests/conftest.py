@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -22,16 +21,3 @@ for variable, value in {
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Told to end, the tests take down what they started.
 signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
-
-
-WITH_RAY = (  # the longest first, so that none is left for the end
-    *("search/test_kills.py", "cli/test_submit.py", "train/test_many.py", "reproduce/test_collage.py"),
-    *("search/test_whole_search.py", "train/test_local.py", "cli/test_search_own_data.py"),
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts Ray comes first; the rest keeps its order."""
-    root = Path(__file__).parent
-    place = {str(root / file): number for number, file in enumerate(WITH_RAY)}
-    items.sort(key=lambda item: place.get(str(item.path), len(place)))
