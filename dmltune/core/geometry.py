@@ -26,7 +26,7 @@ def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tens
     entries that cancellation spoils are computed from the differences, so near-zero distances are
     accurate too.
     """
-    x_BD, y_RD = _at_least_float32(x_BD), _at_least_float32(y_RD)
+    x_BD, y_RD = at_least_float32(x_BD), at_least_float32(y_RD)
     distance_BR: Tensor = _Distance.apply(x_BD, y_RD, squared)
     return distance_BR
 
@@ -76,13 +76,13 @@ class _Distance(torch.autograd.Function):
 
 def lip(x: Tensor) -> Tensor:
     """x / max(1, ‖x‖) over the last dimension (§3.2.4); Lipschitz continuous, finite for any finite x."""
-    x = _at_least_float32(x)
+    x = at_least_float32(x)
     return x / _norm(x).clamp(min=1)
 
 
 def l2_normalise(x: Tensor) -> Tensor:
     """x / ‖x‖ over the last dimension; zero stays zero, with gradient zero."""
-    x = _at_least_float32(x)
+    x = at_least_float32(x)
     norm = _norm(x)
     zero = norm == 0  # asked this way, a norm that is not a number stays visible in the result
     return torch.where(zero, 0, x / torch.where(zero, 1, norm))
@@ -114,7 +114,7 @@ def greedy_k_center(
         raise ValueError(f"k must be between 0 and the {count} points of the pool; got {k}")
     if cover_PD is None:
         cover_PD = pool_ND.new_zeros((*pool_ND.shape[:-2], 1, pool_ND.shape[-1]))
-    pool_ND = _at_least_float32(pool_ND)
+    pool_ND = at_least_float32(pool_ND)
     near_N = pairwise_distance(pool_ND, cover_PD).amin(-1)
     valid_N = torch.ones_like(near_N, dtype=torch.bool) if valid_N is None else valid_N
     free_N = valid_N.clone()
@@ -192,5 +192,6 @@ def _blocks(indices: tuple[Tensor, ...], dim: int) -> list[tuple[Tensor, ...]]:
     return list(zip(*(torch.split(index, size) for index in indices), strict=True)) if len(indices[0]) else []
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half types raised, float64 never lowered."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

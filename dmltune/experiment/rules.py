@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dmltune.experiment import components
-from dmltune.experiment.sections import PARTITIONS
 from dmltune.experiment.wording import Path, Problem, show
 
 SEARCH_KEYS = ("search", "require", "reference_point", "baseline", "presets")
@@ -14,6 +13,8 @@ SEARCH_KEYS = ("search", "require", "reference_point", "baseline", "presets")
 
 def check_values(values: Mapping[str, Any]) -> None:
     """A Problem for the first rule that is broken."""
+    from dmltune.data.splits import folds
+
     size, per_class = values["batch.size"], values["batch.samples_per_class"]
     if per_class and size % per_class:
         below, above = size // per_class * per_class, (size // per_class + 1) * per_class
@@ -47,10 +48,10 @@ def check_values(values: Mapping[str, Any]) -> None:
             ("max_steps",),
         )
     protocol, fold = values["objective.protocol"], values["fold"]
-    if fold >= PARTITIONS[protocol]:
+    if fold >= (parts := folds(protocol)):
         raise Problem(
-            f"fold must be below the {PARTITIONS[protocol]} partitions of protocol {protocol}; got {fold}. "
-            f"Use 0 to {PARTITIONS[protocol] - 1}.",
+            f"fold must be below the {parts} partitions of protocol {protocol}; got {fold}. "
+            f"Use 0 to {parts - 1}.",
             ("fold",),
             ("objective", "protocol"),
         )

@@ -134,6 +134,3 @@ class Objective(Section):
     metric: Literal["map_at_r", "precision_at_1", "covering_radius"] = "map_at_r"
     mode: Literal["max", "min"] = "max"
     protocol: Literal["ablation", "fair", "tuning", "halves", "conventional"] = "ablation"
-
-
-PARTITIONS = {"ablation": 3, "fair": 4, "tuning": 5, "halves": 2, "conventional": 1}

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from dmltune.core.checkpoint import MODEL, replace_file
-from dmltune.data.catalog._collage import PROTOCOL
 from dmltune.errors import UserError, nearest
 from dmltune.evaluation import evaluate
 from dmltune.experiment import Experiment, load_experiment
@@ -90,11 +89,6 @@ def run(
     """
     name, store = checked_name(name), store or Store.at()
     base = experiment(BASELINE, overrides, steps)
-    if base.objective.protocol != PROTOCOL:
-        raise UserError(
-            f"shared classes are new in validation with objective.protocol {PROTOCOL} only; "
-            f"got {base.objective.protocol}. Leave it out."
-        )
     pretrain = base.data.name == "glyph_collage" and base.backbone.weights == "none"
     members = {
         member(method, seed): experiment(method, overrides, steps, seed)

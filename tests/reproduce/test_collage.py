@@ -124,5 +124,5 @@ def test_an_unknown_pooling_is_named_with_the_nearest() -> None:
 
 
 def test_another_protocol_is_refused_because_validation_would_see_what_training_shared() -> None:
-    with pytest.raises(UserError, match="protocol ablation only; got fair"):
+    with pytest.raises(UserError, match=r"is made for objective\.protocol ablation; got"):
         collage.run(overrides=["objective.protocol=fair"])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dmltune.core.geometry import l2_normalise
+from dmltune.core.geometry import at_least_float32, l2_normalise
 from dmltune.core.losses import refuse_references
 
 
@@ -54,7 +54,3 @@ class ProxyLoss(nn.Module, ABC):
 def mean_cross_entropy(logits_BC: Tensor, labels_B: Tensor) -> Tensor:
     """−log softmax at the label, mean over the batch; 0 for an empty one."""
     return F.cross_entropy(logits_BC, labels_B, reduction="sum") / max(1, len(labels_B))
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dmltune.core.components import Range
-from dmltune.core.geometry import pair_masks
+from dmltune.core.geometry import at_least_float32, pair_masks
 
 _FARTHEST = 4.0
 """The largest squared distance of two points on the unit sphere."""
@@ -36,7 +36,7 @@ class Fastap(nn.Module):
         refs_RD: Tensor | None = None,
         ref_labels_R: Tensor | None = None,
     ) -> Tensor:
-        emb_BD = emb_BD.float() if emb_BD.dtype in (torch.float16, torch.bfloat16) else emb_BD
+        emb_BD = at_least_float32(emb_BD)
         refs_RD = emb_BD if refs_RD is None else refs_RD.to(emb_BD.dtype)
         loss: Tensor = _FastAp.apply(emb_BD, refs_RD, *pair_masks(labels_B, ref_labels_R), self.bins)
         return loss

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from dmltune.core.losses._proxies import at_least_float32
+from dmltune.core.geometry import at_least_float32
 from dmltune.errors import UserError, nearest
 
 _GIVEN = {"num_classes": "num_classes", "embedding_size": "dim", "descriptors_dim": "dim"}

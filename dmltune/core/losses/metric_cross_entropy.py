@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dmltune.core.components import Range
-from dmltune.core.losses._proxies import ProxyLoss, at_least_float32
+from dmltune.core.geometry import at_least_float32
+from dmltune.core.losses._proxies import ProxyLoss
 from dmltune.errors import UserError
 
 _NEAR = 1e-6

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dmltune.data.catalog._cifar import names, records
 from dmltune.data.catalog._collage import PROTOCOL, CollageSet, Recipe
 from dmltune.data.catalog._files import Source
 from dmltune.data.images import ImageSet, Ints, Part, Pixels
@@ -21,8 +22,6 @@ from dmltune.data.splits import PARTITIONS
 FILES = ("train.bin", "test.bin")
 NAMES = "fine_label_names.txt"  # beside them, but not needed
 SOURCE = Source("cifar_collage", ("cifar-100-binary",), (FILES,))
-SIDE = 32
-RECORD = 2 + 3 * SIDE * SIDE  # super-class, sub-class, then red, green and blue, row by row
 CLASSES, SUPER_CLASSES = 100, 20
 SHARED = (4, 10, 17, 9)  # fruit and vegetables, natural outdoor scenes, trees, man-made outdoor things
 SUB_CLASSES: dict[Part, slice] = {"train": slice(0, 3), "test": slice(3, 5)}
@@ -31,14 +30,15 @@ SUB_CLASSES: dict[Part, slice] = {"train": slice(0, 3), "test": slice(3, 5)}
 def load(part: Part, root: Path | None = None) -> CollageSet:
     """`root` is the folder with the two files or the one that has it as `cifar-100-binary`."""
     folder = SOURCE.find(root)
-    records_TR = np.concatenate([_records(folder / file) for file in FILES])
-    coarse_T, fine_T = records_TR[:, 0].astype(np.int64), records_TR[:, 1].astype(np.int64)
+    labels_T2, pixels_T = records(SOURCE, [folder / file for file in FILES], (SUPER_CLASSES, CLASSES))
+    coarse_T, fine_T = labels_T2.astype(np.int64).T
     chosen = {
         parent: np.unique(fine_T[coarse_T == parent])[SUB_CLASSES[part]].tolist()
         for parent in range(SUPER_CLASSES)
     }
     kept = sorted(label for labels in chosen.values() for label in labels)
-    tiles = _tiles(part, records_TR, fine_T, kept, _names(folder))
+    class_names = names(SOURCE, folder / NAMES, CLASSES, "class")
+    tiles = _tiles(part, pixels_T, fine_T, kept, class_names)
     place = {label: position for position, label in enumerate(kept)}
     members = {parent: [place[label] for label in labels] for parent, labels in chosen.items()}
     foreground = [label for parent in members if parent not in SHARED for label in members[parent]]
@@ -48,38 +48,20 @@ def load(part: Part, root: Path | None = None) -> CollageSet:
     return Recipe("cifar_collage", part, tiles, tuple(foreground), pools).collages()
 
 
-def _records(file: Path) -> Pixels:
-    """(T, RECORD), a view of the file."""
-    size = file.stat().st_size
-    if size == 0 or size % RECORD:
-        raise SOURCE.broken(f"{file} must have a whole number of records of {RECORD} bytes; got {size} bytes")
-    records_TR = np.asarray(np.memmap(file, np.uint8, mode="r")).reshape(-1, RECORD)
-    if records_TR[:, 0].max() >= SUPER_CLASSES or records_TR[:, 1].max() >= CLASSES:
-        raise SOURCE.broken(f"{file} has a label above {SUPER_CLASSES - 1} or {CLASSES - 1}")
-    return records_TR
-
-
-def _names(folder: Path) -> list[str]:
-    file = folder / NAMES
-    names = SOURCE.lines(file) if file.is_file() else []
-    names = [name.strip() for name in names if name.strip()]
-    return names if len(names) == CLASSES else [f"class {label}" for label in range(CLASSES)]
-
-
-def _tiles(part: Part, records_TR: Pixels, fine_T: Ints, kept: list[int], names: list[str]) -> ImageSet:
+def _tiles(part: Part, all_T: Pixels, fine_T: Ints, kept: list[int], class_names: list[str]) -> ImageSet:
     mine_T = np.flatnonzero(np.isin(fine_T, kept))
-    pixels_T = records_TR[mine_T, 2:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+    pixels_T = all_T[mine_T]
     labels_T = np.searchsorted(np.array(kept), fine_T[mine_T])
 
     def read(indices: Ints, side: int | None) -> list[Pixels]:
         return list(pixels_T[indices])
 
-    content = hashlib.sha256(labels_T.tobytes() + records_TR[mine_T].tobytes())
+    content = hashlib.sha256(labels_T.tobytes() + pixels_T.tobytes())
     return ImageSet(
         name="cifar",
         part=part,
         labels_N=labels_T,
-        class_names=tuple(names[label] for label in kept),
+        class_names=tuple(class_names[label] for label in kept),
         fingerprint=content.hexdigest()[:16],
         reader=read,
         margin=1.0,
