@@ -25,6 +25,8 @@ demo: $(READY)
 	$(BIN)/dmltune search glyphs-ccp --trials 12 --name demo
 	$(BIN)/dmltune evaluate demo --split test
 
+# In two lanes: what starts Ray, one after the other, and beside it all the rest (tests/conftest.py).
+PYTEST_ARGS ?= -n 2 --dist loadgroup --no-loadscope-reorder
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
@@ -42,8 +44,8 @@ clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 
 $(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "dmltune needs Python 3.11 or newer; $$($(PYTHON) --version) was found. Say make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' \
+	  || { echo "dmltune needs Python 3.11.4 or newer; $$($(PYTHON) --version) was found. Say make PYTHON=python3.11" >&2; exit 1; }
 	rm -f $(READY)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[cpu,timm,pretrained,pml,dev]' --constraint constraints.txt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,19 @@ for variable, value in {
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Told to end, the tests take down what they started.
 signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+
+
+TESTS = Path(__file__).parent
+WITH_RAY = (  # two of these at a time would starve each other
+    *("search/test_kills.py", "cli/test_submit.py", "train/test_many.py", "reproduce/test_collage.py"),
+    *("search/test_whole_search.py", "train/test_local.py", "cli/test_search_own_data.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with Ray come first and are one lane of `make test`; every other file is a unit of its own."""
+    place = {str(TESTS / file): number for number, file in enumerate(WITH_RAY)}
+    items.sort(key=lambda item: place.get(str(item.path), len(place)))
+    for item in items:
+        lane = "ray" if str(item.path) in place else str(item.path.relative_to(TESTS))
+        item.add_marker(pytest.mark.xdist_group(lane))

@@ -66,8 +66,9 @@ def watch_sockets(driver: Driver, listening: set[str], over: threading.Event) ->
 
 
 def ray_folders() -> set[Path]:
-    """What would be left beside the temporary folder that the command was given."""
-    return {path for pattern in ("ray*", "dmltune*") for path in Path("/tmp").glob(pattern)}
+    """What would be left beside the temporary folder that the command was given. (Other tests, which run at
+    the same time, make folders too; none of them starts Ray.)"""
+    return {path for pattern in ("ray*", "dmltune-ray-*") for path in Path("/tmp").glob(pattern)}
 
 
 def runs_of(place: Place, name: str) -> tuple[Any, list[Any]]:
