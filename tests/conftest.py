@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 for variable, value in {
     "OMP_NUM_THREADS": "1",
@@ -32,10 +33,20 @@ WITH_RAY = (  # two of these at a time would starve each other
 )
 
 
+class Lanes(LoadScopeScheduling):
+    """Files with Ray are one unit, which one process works off; every other file is a unit of its own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0].removeprefix("tests/")
+        return "ray" if file in WITH_RAY else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
+    return Lanes(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with Ray come first and are one lane of `make test`; every other file is a unit of its own."""
-    place = {str(TESTS / file): number for number, file in enumerate(WITH_RAY)}
-    items.sort(key=lambda item: place.get(str(item.path), len(place)))
-    for item in items:
-        lane = "ray" if str(item.path) in place else str(item.path.relative_to(TESTS))
-        item.add_marker(pytest.mark.xdist_group(lane))
+    """The lane with Ray is the longest, so it begins first."""
+    place = {TESTS / file: number for number, file in enumerate(WITH_RAY)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
