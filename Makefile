@@ -26,7 +26,7 @@ demo: $(READY)
 	$(BIN)/dmltune evaluate demo --split test
 
 # In two lanes: what starts Ray, one after the other, and beside it all the rest (tests/conftest.py).
-PYTEST_ARGS ?= -n 2 --no-loadscope-reorder
+PYTEST_ARGS ?= -n 2 --no-loadscope-reorder --durations=20
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
