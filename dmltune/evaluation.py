@@ -1,5 +1,5 @@
-"""`dmltune.evaluate`: how well an embedder retrieves. The only place that opens test classes, and only when
-asked, or where nothing was trained.
+"""`dmltune.evaluate`: how well an embedder retrieves. Test classes only when asked, or where nothing was
+trained; through the door that writes it down (dmltune.check.opening).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dmltune.core import checkpoint, references
+from dmltune.check.configurations import digest
+from dmltune.check.ledger import Kind
+from dmltune.check.opening import open_test
+from dmltune.core import references
 from dmltune.core.analysis import distance_histograms, geometry
 from dmltune.core.embedder import Embedder
-from dmltune.core.retrieval import retrieval_metrics
-from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
@@ -25,13 +26,11 @@ from dmltune.report.distances import draw_distances
 from dmltune.report.summary import warning
 from dmltune.store import Store
 from dmltune.tracking import Run, Tracker
-from dmltune.train.build import build_embedder, framed, learns, training_images, validation_split
+from dmltune.train.build import build_embedder, learns, training_images, validation_split
+from dmltune.train.embedding import embed, read_embedder, retrieval
 
 SPLITS = ("validation", "test")
 UNTRAINED = "nothing here learns: no class was trained or chosen on"
-CPU_PIXELS = (
-    8 * 160**2
-)  # of a batch: larger maps are fresh pages from the kernel each time, at half the speed
 SMALL = 64  # up to this side in pixels the raw image is compared too: what any method has to beat
 
 
@@ -58,25 +57,31 @@ def evaluate(
     split: Literal["validation", "test"] | None = None,
     store: Store | None = None,
     data_root: Path | None = None,
+    kind: Kind = "evaluate",
 ) -> dict[str, Any]:
     """Retrieval metrics (fractions) of the winner of a search, of a training, or of one run by its id; under
     "geometry" the shape of the embedding (core.analysis). The run gets both, and a picture of the distances.
 
     Where there is no run of this name it may be that of a space in which nothing learns. Its split is test
-    unless the other is asked for: nothing was chosen on these classes. A run's is validation.
+    unless the other is asked for: nothing was chosen on these classes. A run's is validation. The test ledger
+    has a line of this `kind` for every look at test classes.
     """
     if split is not None and split not in SPLITS:
         raise UserError(f"--split must be validation or test; got '{split}'{nearest(split, SPLITS)}")
-    tracker = Tracker(store or Store.at())
+    store = store or Store.at()
+    tracker = Tracker(store)
     found = tracker.find(run)
     subject = _untrained(run, tracker) if found is None else _trained(run, found, tracker)
     chosen = split or ("test" if subject.untrained else "validation")
 
     experiment = subject.experiment
-    images, indices = _images(experiment, chosen, data_root)
-    emb_ND = _embed(subject.embedder, images, indices, experiment.data.size)
+    if chosen == "test":
+        images, indices = _test(subject, store, data_root, kind)
+    else:
+        images, indices = _validation(experiment, data_root)
+    emb_ND = embed(subject.embedder, images, indices, experiment.data.size)
     labels_N = torch.from_numpy(images.labels_N[indices])
-    metrics, shape = _metrics(emb_ND, images, indices), geometry(emb_ND, labels_N)
+    metrics, shape = retrieval(emb_ND, images, indices), geometry(emb_ND, labels_N)
     document: dict[str, Any] = {
         "name": subject.name,
         "trial": subject.trial,
@@ -98,7 +103,7 @@ def evaluate(
         queries = int(images.query_N[indices].sum())
         document |= {"queries": queries, "gallery": len(indices) - queries}
     if experiment.data.size <= SMALL:
-        raw = _metrics(_raw_pixels(images, indices, experiment.data.size), images, indices)
+        raw = retrieval(_raw_pixels(images, indices, experiment.data.size), images, indices)
         document["raw_pixels"] = {key: raw[key] for key in ("map_at_r", "precision_at_1")}
     document["geometry"] = shape
     if not subject.untrained:
@@ -129,10 +134,7 @@ def _trained(name: str, found: Run, tracker: Tracker) -> _Subject:
     if folder is None:
         state = tags.get("dmltune.model", "it did not finish")
         raise UserError(f"run {run_id} has no model ({state}). Evaluate a run that has one.")
-    state_dict, about = checkpoint.load_model(folder)
-    experiment = Experiment.from_dict(about["experiment"])
-    embedder = build_embedder(experiment.with_values({"backbone.weights": "none"}), about["normalise"])
-    embedder.load_state_dict(state_dict)
+    embedder, experiment, about = read_embedder(folder)
     return _Subject(
         name=tags.get("dmltune.search", name),
         experiment=experiment,
@@ -174,31 +176,24 @@ def _untrained(name: str, tracker: Tracker) -> _Subject:
     return _Subject(Path(name).stem if places.is_path(name) else name, experiment, embedder)
 
 
-def _images(experiment: Experiment, split: str, data_root: Path | None) -> tuple[ImageSet, Indices]:
-    if split == "test":
-        chosen = experiment.data
-        test = catalog.load(chosen.name, "test", data_root, path=chosen.path).first_classes(chosen.classes)
-        return framed(test, chosen.margin), range(len(test))
+def _test(subject: _Subject, store: Store, data_root: Path | None, kind: Kind) -> tuple[ImageSet, Indices]:
+    which = f"trial {subject.trial}" if subject.trial.isdigit() else subject.trial or "untrained"
+    opened = open_test(
+        subject.experiment,
+        data_root,
+        store,
+        kind=kind,
+        study=subject.name,
+        why=f"{which} of {subject.name} measured on the test classes",
+        configurations=[digest(subject.experiment)],
+        run_ids=[subject.run_id] if subject.run_id else [],
+    )
+    return opened.images, range(len(opened.images))
+
+
+def _validation(experiment: Experiment, data_root: Path | None) -> tuple[ImageSet, Indices]:
     train = training_images(experiment, str(data_root) if data_root else None)
     return train, validation_split(experiment, train).validation_N
-
-
-def _metrics(emb_ND: Tensor, images: ImageSet, indices: Indices) -> dict[str, float]:
-    """All against all, or the queries against the gallery where a data set has both."""
-    labels_N = torch.from_numpy(images.labels_N[indices])
-    if images.query_N is None:
-        return retrieval_metrics(emb_ND, labels_N)
-    query_N = torch.from_numpy(images.query_N[indices])
-    return retrieval_metrics(emb_ND[query_N], labels_N[query_N], emb_ND[~query_N], labels_N[~query_N])
-
-
-@torch.inference_mode()
-def _embed(embedder: Embedder, images: ImageSet, indices: Indices, size: int) -> Tensor:
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    embedder.to(device).eval()
-    few = None if device.type == "cuda" else max(1, CPU_PIXELS // size**2)
-    batches = evaluation_batches(images, indices, size, batch_size=few)
-    return torch.cat([embedder(batch.to(device)).cpu() for batch, _ in batches])
 
 
 def _raw_pixels(images: ImageSet, indices: Indices, size: int) -> Tensor:
