@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dmltune.core import retrieval
+from dmltune.core import neighbours as retrieval
 from dmltune.core.retrieval import retrieval_metrics
 
 KS = (1, 2, 4, 8)
@@ -62,7 +62,7 @@ def test_the_size_of_the_blocks_changes_nothing(block: int, monkeypatch: pytest.
     points, labels = torch.randn(120, 8), torch.arange(120) % 9
     points[50:60] = points[0]
     expected = retrieval_metrics(points, labels)
-    monkeypatch.setattr(retrieval, "_BLOCK", block)
+    monkeypatch.setattr(retrieval, "_TILE", block)
     assert retrieval_metrics(points, labels) == pytest.approx(expected, abs=1e-14)
 
 
