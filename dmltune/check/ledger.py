@@ -14,7 +14,7 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,7 +65,7 @@ class Ledger:
         try:
             with open(self.path, "a+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go when the process ends, however
-                line = json.dumps(entry.to_dict(), ensure_ascii=False).encode() + b"\n"
+                line = lines([entry.to_dict()]).encode()
                 if file.seek(0, os.SEEK_END) and not _ends_a_line(file.fileno()):
                     line = b"\n" + line  # somebody was killed in the middle of theirs
                 file.write(line)
@@ -93,9 +93,9 @@ class Ledger:
                 continue
 
 
-def excerpt(entries: Sequence[Entry]) -> str:
-    """The lines of these entries, for whoever keeps them elsewhere too."""
-    return "".join(json.dumps(entry.to_dict(), ensure_ascii=False) + "\n" for entry in entries)
+def lines(entries: Iterable[Mapping[str, Any]]) -> str:
+    """As the file has them, for whoever keeps some elsewhere too."""
+    return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
 
 
 def _ends_a_line(descriptor: int) -> bool:
