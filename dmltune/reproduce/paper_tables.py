@@ -1,7 +1,7 @@
 """The papers' tables as data: `search_spaces/tables/NAME.yaml`, figures as they are printed.
 
-A table has rows (what was trained) and, for each of its data sets, columns (what was measured). A row says how
-it differs from the space of the data set, or why it cannot be trained here.
+A table has rows (what was trained) and, for each of its data sets, columns (what was measured). A row says
+how it differs from the space of the data set, or why it cannot be trained here.
 """
 
 from __future__ import annotations
@@ -144,6 +144,12 @@ def cells(table: Table) -> Iterator[Cell]:
             for (column, what), figure in zip(table.columns_of(data).items(), figures, strict=True):
                 value, spread = printed(figure, table.unit)
                 yield Cell(row, data, column, what.score, what.metric, value, spread)
+
+
+def digits(table: Table) -> int:
+    """How many the print has behind the point, at most."""
+    texts = [str(one) for row in table.rows.values() for listed in row.theirs.values() for one in listed]
+    return max(len(end) for text in texts for end in (re.findall(r"\.(\d+)", text) or [""]))
 
 
 def printed(figure: Printed, unit: Unit) -> tuple[float | None, float | None]:
