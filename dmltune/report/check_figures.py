@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 4.5  # inches: on a phone about its real size
-COLOURS = {"winner": "#1f77b4", "reference": "#d95f02", "baseline": "#555555"}
+COLOURS = {"winner": "#1f77b4", "reference point": "#d95f02", "baseline": "#555555"}
 OTHERS = ("#7b5ea7", "#2a8c82", "#a8763e", "#b04a79")
 KINDS = {
     "better": "#1a7f4b",
@@ -50,7 +50,7 @@ def forest(document: Mapping[str, Any]) -> Markup:
                 axis.plot([100 * low, 100 * high], [at, at], color=colour, lw=2.4, solid_capstyle="butt")
                 axis.plot([100 * low, 100 * high], [at, at], "|", color=colour, ms=9, mew=1.6)
             axis.plot(middle, at, "D", color=colour, ms=6.5, mec="white", mew=0.8, zorder=3)
-            figures = say.points(versus["difference"], say.digits_for(low, high))
+            figures = say.typeset(say.points(versus["difference"], say.digits_for(low, high)))
             axis.annotate(
                 figures, (middle, at), (0, 8), textcoords="offset points", ha="center", color=colour
             )
@@ -128,7 +128,7 @@ def class_gaps(document: Mapping[str, Any], key: str) -> list[tuple[int, float]]
     """(place of the class, its score − the baseline's), where both are known."""
     scores: Mapping[str, Sequence[float | None]] = document.get("per_class") or {}
     base = scores.get(document.get("baseline") or "", ())
-    pairs = enumerate(zip(scores.get(key, ()), base, strict=False))
+    pairs = enumerate(zip(scores.get(key, ()), base, strict=False))  # either may be missing
     return [
         (at, float(mine) - float(theirs))
         for at, (mine, theirs) in pairs

@@ -18,23 +18,29 @@ def openings(document: Mapping[str, Any]) -> Markup:
     rows = [
         [
             say.clock_time(entry.get("time", "")),
-            str(entry.get("kind", "")),
+            joined(
+                str(entry.get("kind", "")), element("br"), element("span", entry.get("why"), class_="soft")
+            ),
             str(entry.get("who", "")),
             element("span", str(entry.get("command", "")), class_="code"),
             element("span", str(entry.get("commit") or "")[:12], class_="code"),
         ]
         for entry in entries
     ]
-    text = (
-        "Figures of this study's test classes had been seen before this check. Whatever was chosen after "
-        "that may have been chosen by them."
-        if document.get("again")
-        else "This is the first time that test classes were opened for this study."
-    )
+    if document.get("again"):
+        text = (
+            "Figures of this study's test classes had been seen before this check. Whatever was chosen after "
+            "that may have been chosen by them."
+        )
+    else:
+        later = sum(entry.get("kind") == "shown again" for entry in entries)
+        text = "Nobody had seen figures of this study's test classes before this check."
+        text += f" Its table was looked at again {later} times." if later > 1 else ""
+        text += " Its table was looked at again once." if later == 1 else ""
     return joined(
         element("h2", "Who opened the test classes"),
         element("p", text),
-        table(["when (UTC)", "why", "who", "command", "commit"], rows) if rows else None,
+        table(["when (UTC)", "what for", "who", "command", "commit"], rows) if rows else None,
     )
 
 
@@ -73,7 +79,7 @@ def _models(row: Mapping[str, Any], metric: str) -> Markup | None:
     ]
     headings = ["model", "step", f"validation {name} %", f"test {name} %", "run"]
     digest = element("span", f"configuration {row['digest']}", class_="code") if row.get("digest") else None
-    listed = joined(digest, table(headings, rows, numbers=(1, 2, 3), class_="data small"))
+    listed = joined(digest, table(headings, rows, numbers=(1, 2, 3), class_="cards small"))
     title = say.name_of(row)
     if len(models) > FEW_MODELS:
         return element("details", element("summary", f"{title}: {len(models)} models"), listed)

@@ -15,7 +15,6 @@ from dmltune.report import words
 
 Document = Mapping[str, Any]
 Kind = Literal["better", "worse", "none", "unknown", "itself"]
-NAMES = {"reference": "reference point"}
 MINE = "winner"
 
 
@@ -40,7 +39,7 @@ def known(number: Any) -> float | None:
 def name_of(configuration: Document) -> str:
     """`winner = reference point` where both have the same values."""
     labels: Sequence[str] = configuration.get("labels") or [configuration["key"]]
-    return " = ".join(NAMES.get(label, label) for label in labels)
+    return " = ".join(labels)
 
 
 def find(document: Document, key: str) -> Document | None:
@@ -83,7 +82,8 @@ def headline(document: Document) -> str:
     mine = main_of(document)
     if mine is None or not any(row.get("models") for row in document["configurations"]):
         return "No model has finished: there is nothing to compare yet."
-    name = name_of(mine)
+    first, *more = name_of(mine).split(" = ")
+    name = f"{first}, which is the {' and the '.join(more)}," if more else first
     return {
         "better": f"The {name} is better than the baseline.",
         "worse": f"The {name} is worse than the baseline.",
@@ -132,6 +132,17 @@ def between(interval: Document | None) -> str:
     """`24.3 – 25.9`, in percent; a dash when one model cannot tell."""
     low, high = (known(interval.get(end)) for end in ("low", "high")) if interval else (None, None)
     return "–" if low is None or high is None else f"{words.percent(low)} – {words.percent(high)}"
+
+
+def with_interval(interval: Document | None) -> str:
+    """`25.1 ± 0.8`, or `25.1 (24.0 – 25.9)` where the mean is not in the middle."""
+    mean = known(interval.get("mean")) if interval else None
+    low, high = (known(interval.get(end)) for end in ("low", "high")) if interval else (None, None)
+    if mean is None or low is None or high is None:
+        return words.percent(mean)
+    if abs((high - mean) - (mean - low)) < 5e-4:
+        return f"{words.percent(mean)} ± {words.percent((high - low) / 2)}"
+    return f"{words.percent(mean)} ({between(interval)})"
 
 
 def planned(document: Document) -> int:
@@ -196,3 +207,10 @@ def count_models(document: Document) -> int:
 def clock_time(when: Any) -> str:
     """`2026-11-18T17:03:21+00:00` → `2026-11-18 17:03`."""
     return str(when)[:16].replace("T", " ")
+
+
+def typeset(text: str) -> str:
+    """A minus sign in place of the hyphen that terminals get."""
+    return " ".join(
+        f"−{word[1:]}" if word[:1] == "-" and word[1:2].isdigit() else word for word in text.split(" ")
+    )

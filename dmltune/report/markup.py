@@ -41,11 +41,11 @@ def joined(*children: Children) -> Markup:
 
 
 def table(
-    headings: Iterable[str], rows: Iterable[Iterable[str]], numbers: Iterable[int] = (), class_: str = "data"
+    headings: Iterable[str], rows: Iterable[Iterable[str]], numbers: Iterable[int] = (), class_: str = "cards"
 ) -> Markup:
-    """A table that becomes a list of cards on a narrow screen; the columns in `numbers` stand to the right.
+    """The columns in `numbers` stand to the right, the first one names its row.
 
-    The first column names its row.
+    On a phone a table of `cards` becomes a list of them, and a `narrow` one stays a table.
     """
     titles, right = list(headings), set(numbers)
 
@@ -67,3 +67,7 @@ def table(
     ]
     body = [element("tr", *cells(row)) for row in rows]
     return element("table", element("thead", element("tr", *head)), element("tbody", *body), class_=class_)
+
+
+def picture(svg: Markup, caption: str) -> Markup | None:
+    return element("figure", svg, element("figcaption", caption)) if svg else None

@@ -11,21 +11,21 @@ h1 { font-size: 1.75rem; line-height: 1.2; margin: .15rem 0 .25rem; overflow-wra
 h2 { font-size: 1.2rem; margin: 2.75rem 0 .5rem; padding-top: .9rem; border-top: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.5rem 0 .35rem; }
 p { margin: .4rem 0; max-width: 44rem; }
-.soft, figcaption, td.soft { color: var(--soft); font-size: .9rem; }
+.soft, figcaption { color: var(--soft); font-size: .9em; font-weight: 400; }
 .verdict { border-left: 6px solid var(--mark); background: var(--ground); padding: .9rem 1.1rem;
   margin: 1.1rem 0 .9rem; border-radius: 0 6px 6px 0; }
 .verdict strong { display: block; font-size: 1.3rem; line-height: 1.3; }
 .verdict .figures { font-size: 1.05rem; font-variant-numeric: tabular-nums; }
 .better { --mark: #1a7f4b; } .worse { --mark: #b3362b; } .none { --mark: #4d5560; }
 .unknown { --mark: #a06a00; } .itself { --mark: #555555; }
-.kind { color: var(--mark); font-weight: 600; }
+.kind { color: var(--mark); font-weight: 500; font-size: .9em; }
 ul.cautions { list-style: none; margin: .9rem 0; padding: 0; }
 ul.cautions li { border: 1px solid #e3b7b0; background: #fdf3f1; color: #7d2018; border-radius: 6px;
   padding: .5rem .8rem; margin: .4rem 0; }
 ul.cautions li::first-letter { text-transform: uppercase; }
 .figures-grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr));
   gap: 1rem 2rem; align-items: start; }
-figure { margin: .75rem 0; break-inside: avoid; max-width: 34rem; }
+figure { margin: .75rem 0; break-inside: avoid; max-width: 28rem; }
 figure svg { display: block; width: 100%; height: auto; }
 figure svg text { font-family: inherit !important; }
 figcaption { margin-top: .25rem; }
@@ -44,19 +44,23 @@ details { margin: .75rem 0; } summary { cursor: pointer; color: var(--soft); }
 @media (max-width: 40rem) {
   main { padding: 1rem 1rem 3rem; }
   h1 { font-size: 1.45rem; }
-  table.data, table.data tbody, table.data tr, table.data th, table.data td { display: block; }
-  table.data thead { display: none; }
-  table.data tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
-  table.data th, table.data td { border: 0; padding: .1rem 0; }
-  table.data td { display: flex; justify-content: space-between; gap: 1.5rem; text-align: right; }
-  table.data td::before { content: attr(data-label); color: var(--soft); text-align: left;
+  table.narrow { font-size: .85rem; } .narrow :is(th, td) { padding-right: .5rem; overflow-wrap: anywhere; }
+  .narrow .number { width: 1%; overflow-wrap: normal; } .narrow thead .number { white-space: normal; }
+  table.cards, .cards :is(tbody, tr, th, td) { display: block; }
+  .cards thead { display: none; }
+  .cards tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  .cards :is(th, td) { border: 0; padding: .1rem 0; }
+  .cards td { display: flex; justify-content: space-between; gap: 1.5rem; text-align: right; }
+  .cards td::before { content: attr(data-label); color: var(--soft); text-align: left;
     font-family: system-ui, sans-serif; white-space: nowrap; }
-  table.data td:empty { display: none; }
+  .cards td:empty { display: none; }
   dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .4rem; }
 }
 @media print {
   @page { margin: 16mm; }
-  body { font-size: 10.5pt; }
+  body { font-size: 10pt; }
+  table { font-size: .88em; }
+  .figures-grid { grid-template-columns: 1fr 1fr; gap: .5rem 1.25rem; }
   main { max-width: none; padding: 0; }
   h2, h3 { break-after: avoid; }
   tr, .verdict, li { break-inside: avoid; }

@@ -53,7 +53,7 @@ def document(
         "failed": {},
         "configurations": [
             configuration("winner", ["winner"], WINNER, 0.251, *shape, found),
-            configuration("reference", ["reference"], PAPER, 0.226, *shape, unsure),
+            configuration("reference", ["reference point"], PAPER, 0.226, *shape, unsure),
             configuration("baseline", ["baseline"], {"references.name": "batch"}, 0.221, *shape, None),
         ],
         "search_score": {"metric": "map_at_r", **score},
@@ -178,7 +178,7 @@ def opening(when: str, kind: str, **changes: Any) -> dict[str, Any]:
         "kind": kind,
         "study": "birds",
         "check": "birds-check",
-        "why": "the check of 'birds'",
+        "why": "check of search birds",
         "command": "dmltune check birds --repeats 3",
         "data": "cub",
         "fingerprint": "9f1c2e77a0b4d311",

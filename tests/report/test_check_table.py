@@ -99,7 +99,7 @@ def test_what_stopped_failed_or_was_seen_before_stands_above_the_figures() -> No
 
 def test_merged_configurations_have_both_names_and_a_winner_may_be_the_baseline() -> None:
     found = document()
-    found["configurations"][0]["labels"] = ["winner", "reference"]
+    found["configurations"][0]["labels"] = ["winner", "reference point"]
     assert "winner = reference point 12/12" in " ".join(printed(found).split())
     merged = document(baseline="winner")
     merged["configurations"][0] |= {"labels": ["winner", "baseline"], "versus_baseline": None}
@@ -134,7 +134,7 @@ def test_no_line_is_wider_than_80_columns(classes: int) -> None:
         queries_without_match=12,
         test_images=60_502,
     )
-    found["configurations"][0]["labels"] = ["winner", "reference", "top 1"]
+    found["configurations"][0]["labels"] = ["winner", "reference point", "trial 12"]
     found["configurations"][0]["values"] |= {f"optimizer.option_{letter}": 0.123456 for letter in "abcdef"}
     found["configurations"][0]["versus_baseline"] = gap(0.131, 0.112, 0.150, 0.021, p_holm=0.042)
     console = Console(file=io.StringIO(), width=200)
