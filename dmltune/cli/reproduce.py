@@ -43,7 +43,7 @@ def add_arguments(parser: Parser) -> None:
         "study",
         metavar="STUDY",
         help="synthetic: tokens under gap and gsp (thesis 5.3.1); collage: fifteen poolings (5.3.2); "
-        f"or a table: {', '.join(TABLES)}",
+        f"or a table: {', '.join(TABLES)}, or a YAML file like those",
     )
     parser.add_argument(
         "overrides",
@@ -99,13 +99,14 @@ def table(args: argparse.Namespace, out: Output) -> int:
         if getattr(args, option):
             raise UserError(f"--{option} is for studies; for table {args.study} use {instead}.")
     from dmltune.cli import INTERRUPTED
+    from dmltune.experiment.places import is_path
     from dmltune.experiment.wording import near_or_list
     from dmltune.reproduce.paper_tables import table_names
     from dmltune.reproduce.studies import checks
     from dmltune.reproduce.table_cells import beside, document
     from dmltune.store import Store
 
-    if args.study not in (known := table_names()) and "/" not in args.study and ".yaml" not in args.study:
+    if args.study not in (known := table_names()) and not is_path(args.study):
         hint = near_or_list(args.study, [*STUDIES, *known], "there are")
         raise UserError(f"no study or table '{args.study}'{hint}")
     if not args.run:

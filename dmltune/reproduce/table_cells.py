@@ -16,6 +16,7 @@ from typing import Any
 
 from dmltune.data import catalog
 from dmltune.errors import UserError
+from dmltune.experiment import places
 from dmltune.experiment.wording import near_or_list, show
 from dmltune.reproduce.paper_tables import Cell, Table, cells, digits, load_table, values_of
 from dmltune.reproduce.studies import Checked
@@ -75,9 +76,8 @@ def beside(
     """The table of this name, or the chosen rows and data sets of it."""
     table = load_table(table_name)
     source = load_table(table.trainings) if table.trainings else table
-    prefix = name or f"table-{table.trainings or Path(table_name).stem if '/' in table_name else table_name}"
-    if name is None and table.trainings:
-        prefix = f"table-{table.trainings}"
+    own = Path(table_name).stem if places.is_path(table_name) else table_name
+    prefix = name or f"table-{table.trainings or own}"
     return Beside(
         table_name,
         prefix,
