@@ -98,4 +98,4 @@ def interval(
         return mean, mean
     freedom = variance**2 / sum(part**2 / df for part, df in parts)
     half = float(t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
-    return mean - half, mean + half
+    return max(0.0, mean - half), min(1.0, mean + half)  # they are shares

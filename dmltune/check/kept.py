@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,20 @@ def log_figures(document: dict[str, Any], tracker: Tracker, parent: str) -> None
 
 def write(document: dict[str, Any], folder: Path, tracker: Tracker, run_id: str | None) -> None:
     """check.json, report.html and the study's lines of the ledger."""
+    write_openings(document["openings"], folder, tracker, run_id)
     from dmltune.report.check_page import write_page
 
     replace_file(folder / DOCUMENT, json.dumps(document, indent=1).encode())
-    replace_file(folder / FILE, lines(document["openings"]).encode())
-    files = (folder / DOCUMENT, folder / FILE, write_page(document, folder))
-    for path in files if run_id else ():
-        tracker.log_file(str(run_id), path)
+    page = write_page(document, folder)
+    if run_id:
+        tracker.log_file(run_id, folder / DOCUMENT)
+        tracker.log_file(run_id, page)
+
+
+def write_openings(
+    openings: Iterable[Mapping[str, Any]], folder: Path, tracker: Tracker, run_id: str | None
+) -> None:
+    """The study's lines of the ledger, also where they stay when the store's own file is elsewhere."""
+    replace_file(folder / FILE, lines(openings).encode())
+    if run_id:
+        tracker.log_file(run_id, folder / FILE)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from dmltune.check.configurations import Configuration, check_keys
-from dmltune.check.kept import DOCUMENT, PAGE, finished, log_figures, show_again, write
+from dmltune.check.kept import DOCUMENT, PAGE, finished, log_figures, show_again, write, write_openings
 from dmltune.check.ledger import Entry, Kind, Ledger
 from dmltune.check.opening import Opened, open_test
 from dmltune.check.pace import Pace
@@ -93,6 +93,8 @@ def check_configurations(
     else:
         protocol = before.protocol
     plan = planned(name, before, list(configurations), baseline, protocol, folds, repeats)
+    if (repeats or plan.repeats) < plan.repeats or (folds or plan.folds) < plan.folds:
+        say(f"{name} has {plan.folds} folds × {plan.repeats} repeats; what was measured is shown, all of it")
     if (shown := finished(folder, plan)) is not None:
         document = show_again(store, shown, study, why or f"check {name}")
         return CheckResult(document, folder, nothing_new=True)
@@ -102,7 +104,10 @@ def check_configurations(
     with claimed(store, name, plan.first(), fingerprint):
         plan.write(folder)
         return _Session(name, study, why, kind, plan, store, data_root, search, say).run(
-            space_name, {"workers": workers, "concurrent": concurrent, "address": address}, warning
+            space_name,
+            fingerprint,
+            {"workers": workers, "concurrent": concurrent, "address": address},
+            warning,
         )
 
 
@@ -118,25 +123,28 @@ class _Session:
     search: Searched | None
     say: Callable[[str], None]
 
-    def run(self, space_name: str, layout: dict[str, Any], warning: str) -> CheckResult:
+    def run(self, space_name: str, fingerprint: str, layout: dict[str, Any], warning: str) -> CheckResult:
         folder, ledger = self.store.search_folder(self.name), Ledger(self.store)
         seen = _seen_before(ledger.entries(self.study), self.name, (folder / DOCUMENT).is_file())
-        opened = open_test(
-            self.plan.first(),
-            self.data_root,
-            self.store,
-            kind=self.kind,
-            study=self.study,
-            why=self.why or f"check {self.name}",
-            check=self.name,
-            configurations=[one.digest for one in self.plan.configurations],
-        )
-        first = self.plan.first()
-        series = Series(self.store, self.name, space_name, first, _fingerprint(first, self.data_root), ROLE)
+        series = Series(self.store, self.name, space_name, self.plan.first(), fingerprint, ROLE)
         series.tracker.tag(series.parent, {"dmltune.checked": self.study})
         try:
+            opened = open_test(
+                self.plan.first(),
+                self.data_root,
+                self.store,
+                kind=self.kind,
+                study=self.study,
+                why=self.why or f"check {self.name}",
+                check=self.name,
+                configurations=[one.digest for one in self.plan.configurations],
+                run_ids=[series.parent],
+            )
+            openings = [entry.to_dict() for entry in ledger.entries(self.study)]
+            write_openings(openings, folder, series.tracker, series.parent)
             failed, stopped = self._train(series, opened, layout)
-            document = self._about(space_name, opened, failed, stopped, seen, ledger)
+            document = self._about(space_name, opened, failed, stopped)
+            document |= {"openings": openings, "again": seen}
             if warning:
                 document["warning"] = warning
             if not stopped:
@@ -182,8 +190,6 @@ class _Session:
         opened: Opened,
         failed: dict[str, str],
         stopped: bool,
-        seen: bool,
-        ledger: Ledger,
     ) -> dict[str, Any]:
         """The parts of the document that do not come from the models."""
         versions = about_versions()
@@ -206,8 +212,6 @@ class _Session:
             "plan": self.plan.digest,
             "models": len(self.plan.members()),
             "configurations": [],
-            "openings": [entry.to_dict() for entry in ledger.entries(self.study)],
-            "again": seen,
         }
 
 
@@ -217,12 +221,6 @@ def _keep(series: Series, member: Member, run_id: str, score: float | None, step
     about = {"dmltune.configuration": member.key, "dmltune.fold": member.fold}
     series.tracker.tag(run_id, about)
     series.keep(member.name, {"run_id": run_id, "step": step, "validation": score})
-
-
-def _fingerprint(experiment: Any, data_root: Path | None) -> str:
-    from dmltune.train.build import training_images
-
-    return training_images(experiment, str(data_root) if data_root else None).fingerprint
 
 
 def _seen_before(entries: Sequence[Entry], name: str, has_table: bool) -> bool:
