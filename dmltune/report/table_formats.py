@@ -36,7 +36,9 @@ _TEX = {
 
 def text(document: Document) -> str:
     """Blocks of columns, each at most 80 wide; ** is best, * second."""
-    grid = _grid(document, lambda cell: f"{_figures(cell)}{_stars(cell)} [{cell['footnote'] + 1}]")
+    marked = any(cell["mark"] for cell in document["cells"])
+    stars = {"best": "**", "second": "* ", "": "  " if marked else ""}
+    grid = _grid(document, lambda cell: f"{_figures(cell)}{stars[cell['mark']]} [{cell['footnote'] + 1}]")
     lines = [line for said in document["warnings"] for line in _wrapped(f"! {said}")]
     lines += [""] if lines else []
     for block in _blocks(grid):
@@ -47,8 +49,10 @@ def text(document: Document) -> str:
         lines.append("")
     lines += [line for said in _notes(document, "** ", "* ") for line in _wrapped(said)]
     for number, study in enumerate(document["studies"], 1):
+        first, second = _source(study)
         lines += [
-            f"[{number}] {line}" if not place else f"    {line}" for place, line in enumerate(_source(study))
+            f"[{number}] {first}",
+            *textwrap.wrap(second, WIDTH - 4, initial_indent="    ", subsequent_indent="    "),
         ]
     return "\n".join(lines) + "\n"
 
@@ -166,10 +170,6 @@ def _figures(cell: Document) -> str:
     if cell["low"] is None or cell["high"] is None:
         return mean
     return f"{mean} ±{50 * (cell['high'] - cell['low']):.2f}"
-
-
-def _stars(cell: Document) -> str:
-    return {"best": "**", "second": "*", "": ""}[cell["mark"]]
 
 
 def _notes(document: Document, best: str, second: str) -> list[str]:
