@@ -36,7 +36,7 @@ class Frame:
     """Where distances are counted from, and in which unit: coordinates that float32 represents well."""
 
     def __init__(self, gallery: Tensor) -> None:
-        sample = gallery[:: max(1, len(gallery) // 4096)]
+        sample = gallery[:: -(-len(gallery) // 512)]
         self.centre_D = raised(raised(sample, torch.float64).mean(0).to(gallery.dtype))
         self.unit = 1.0
 
@@ -136,7 +136,7 @@ class Best:
 
     def _pick(self, group_QSM: Tensor, start: int) -> bool:
         """False when most groups have a candidate, so that picking is no gain."""
-        peak_QM = group_QSM.amax(1)
+        peak_QM = _peaks(group_QSM)
         if not self.seen:  # as many groups as the depth peak above: so do as many points
             self._raise_floor(slice(None), peak_QM.topk(self.deepest).values)
         row_H, place_H = (peak_QM >= self.floor_Q.unsqueeze(1)).nonzero(as_tuple=True)
@@ -167,6 +167,13 @@ class Best:
         kth_R = score_RC.gather(1, self.depth_Q[rows].unsqueeze(1) - 1).squeeze(1)
         floor_R = (kth_R - 2 * self.error_Q[rows]).clamp(min=torch.finfo(torch.float32).min)
         self.floor_Q[rows] = torch.maximum(self.floor_Q[rows], floor_R)
+
+
+def _peaks(group_QSM: Tensor) -> Tensor:
+    """The maxima over S; memory is read in its order, whichever side of the product the queries are on."""
+    if group_QSM.stride(0) == 1:
+        return group_QSM.permute(1, 2, 0).amax(0).T.contiguous()
+    return group_QSM.amax(1)
 
 
 def slots(row_P: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
