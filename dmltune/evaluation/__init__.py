@@ -5,7 +5,8 @@ trained; through the door that writes it down (dmltune.check.opening).
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,40 +16,25 @@ from torch import Tensor
 from dmltune.check.configurations import digest
 from dmltune.check.ledger import Kind
 from dmltune.check.opening import open_test
-from dmltune.core import references
 from dmltune.core.analysis import distance_histograms, geometry
-from dmltune.core.embedder import Embedder
+from dmltune.core.clustering import cluster, clustering_metrics
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
-from dmltune.experiment import Experiment, load_experiment, places
+from dmltune.evaluation.pairs import Comparison, logged
+from dmltune.evaluation.subject import Subject, trained_subject, untrained_subject
+from dmltune.experiment import Experiment
 from dmltune.report.distances import draw_distances
 from dmltune.report.summary import warning
 from dmltune.store import Store
-from dmltune.tracking import Run, Tracker
-from dmltune.train.build import build_embedder, learns, training_images, validation_split
-from dmltune.train.embedding import embed, read_embedder, retrieval
+from dmltune.tracking import Tracker
+from dmltune.train.build import training_images, validation_split
+from dmltune.train.cluster import threads_of, usable_cores
+from dmltune.train.embedding import embed, retrieval
 
 SPLITS = ("validation", "test")
 UNTRAINED = "nothing here learns: no class was trained or chosen on"
 SMALL = 64  # up to this side in pixels the raw image is compared too: what any method has to beat
-
-
-@dataclass(frozen=True)
-class _Subject:
-    """What is evaluated: the embedder of a run, or that of a space in which nothing learns."""
-
-    name: str
-    experiment: Experiment
-    embedder: Embedder
-    step: int = 0
-    trained_on: str = ""
-    trial: str = ""
-    run_id: str = ""
-
-    @property
-    def untrained(self) -> bool:
-        return not self.run_id
 
 
 def evaluate(
@@ -58,6 +44,8 @@ def evaluate(
     store: Store | None = None,
     data_root: Path | None = None,
     kind: Kind = "evaluate",
+    clustering: bool = False,
+    pairs: Path | None = None,
 ) -> dict[str, Any]:
     """Retrieval metrics (fractions) of the winner of a search, of a training, or of one run by its id; under
     "geometry" the shape of the embedding (core.analysis). The run gets both, and a picture of the distances.
@@ -65,20 +53,38 @@ def evaluate(
     Where there is no run of this name it may be that of a space in which nothing learns. Its split is test
     unless the other is asked for: nothing was chosen on these classes. A run's is validation. The test ledger
     has a line of this `kind` for every look at test classes.
+
+    `clustering` adds NMI and F1 of k-means with as many clusters as classes, `pairs` (a list that
+    data.pair_lists reads) whether two images show the same: accuracy and TAR at FAR.
     """
     if split is not None and split not in SPLITS:
         raise UserError(f"--split must be validation or test; got '{split}'{nearest(split, SPLITS)}")
     store = store or Store.at()
     tracker = Tracker(store)
     found = tracker.find(run)
-    subject = _untrained(run, tracker) if found is None else _trained(run, found, tracker)
+    subject = untrained_subject(run, tracker) if found is None else trained_subject(run, found, tracker)
+    listed = (
+        None if pairs is None else Comparison.read(pairs)
+    )  # mistakes in it before test classes are opened
     chosen = split or ("test" if subject.untrained else "validation")
+    with _own_threads():
+        if chosen == "test":
+            images, indices = _test(subject, store, data_root, kind)
+        else:
+            images, indices = _validation(subject.experiment, data_root)
+        return _measured(subject, tracker, chosen, images, indices, clustering, listed)
 
+
+def _measured(
+    subject: Subject,
+    tracker: Tracker,
+    chosen: str,
+    images: ImageSet,
+    indices: Indices,
+    clustering: bool,
+    pairs: Comparison | None,
+) -> dict[str, Any]:
     experiment = subject.experiment
-    if chosen == "test":
-        images, indices = _test(subject, store, data_root, kind)
-    else:
-        images, indices = _validation(experiment, data_root)
     emb_ND = embed(subject.embedder, images, indices, experiment.data.size)
     labels_N = torch.from_numpy(images.labels_N[indices])
     metrics, shape = retrieval(emb_ND, images, indices), geometry(emb_ND, labels_N)
@@ -106,14 +112,39 @@ def evaluate(
         raw = retrieval(_raw_pixels(images, indices, experiment.data.size), images, indices)
         document["raw_pixels"] = {key: raw[key] for key in ("map_at_r", "precision_at_1")}
     document["geometry"] = shape
+    figures = {**metrics, **shape}
+    if clustering:
+        document["clustering"] = found = _clustered(emb_ND, labels_N)
+        figures |= found
+    if pairs is not None:
+        document["pairs"] = pairs.verified(subject.embedder, experiment.data.size, images.margin)
     if not subject.untrained:
-        _keep(tracker, subject, chosen, {**metrics, **shape}, emb_ND, labels_N)
+        _keep(tracker, subject, chosen, figures, emb_ND, labels_N)
+        if pairs is not None:
+            tracker.log(subject.run_id, subject.step, logged(document["pairs"]))
     return document
+
+
+def _clustered(emb_ND: Tensor, labels_N: Tensor) -> dict[str, float]:
+    """NMI and F1 of k-means with k = the number of classes, always from the same start."""
+    assignments_N = cluster(emb_ND, len(labels_N.bincount().nonzero()), seed=0)
+    return clustering_metrics(labels_N, assignments_N)
+
+
+@contextmanager
+def _own_threads() -> Iterator[None]:
+    """As many threads as training takes: those of OMP_NUM_THREADS, or of the cores this process may use."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads_of(usable_cores()))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _keep(
     tracker: Tracker,
-    subject: _Subject,
+    subject: Subject,
     split: str,
     figures: dict[str, float],
     emb_ND: Tensor,
@@ -127,56 +158,7 @@ def _keep(
         tracker.log_file(subject.run_id, draw_distances(*distance_histograms(emb_ND, labels_N), title, file))
 
 
-def _trained(name: str, found: Run, tracker: Tracker) -> _Subject:
-    run = _run_with_model(name, found, tracker)
-    run_id, tags = run.info.run_id, run.data.tags
-    folder = tracker.model_folder(run_id)
-    if folder is None:
-        state = tags.get("dmltune.model", "it did not finish")
-        raise UserError(f"run {run_id} has no model ({state}). Evaluate a run that has one.")
-    embedder, experiment, about = read_embedder(folder)
-    return _Subject(
-        name=tags.get("dmltune.search", name),
-        experiment=experiment,
-        embedder=embedder,
-        step=int(about["step"]),
-        trained_on=about["data"],
-        trial=tags.get("dmltune.number", ""),
-        run_id=run_id,
-    )
-
-
-def _run_with_model(name: str, found: Run, tracker: Tracker) -> Run:
-    winner = found.data.tags.get("dmltune.winner")
-    if winner:
-        return tracker.client.get_run(winner)
-    if found.data.tags.get("dmltune.number") == "parent" and "dmltune.model" not in found.data.tags:
-        raise UserError(
-            f"'{name}' has no complete trial yet. Continue it with the same command, then evaluate."
-        )
-    return found
-
-
-def _untrained(name: str, tracker: Tracker) -> _Subject:
-    """The embedder of a space in which nothing learns, with the weights it comes with."""
-    spaces = places.named_files(places.SPACES)
-    if name not in spaces and not places.is_path(name):
-        known = tracker.names()
-        hint = nearest(name, [*known, *spaces]) or (f"; there are {', '.join(known)}" if known else "")
-        raise UserError(f"no search, training or run '{name}' in this store{hint}")
-    experiment = load_experiment(name).reference_experiment()
-    torch.manual_seed(experiment.seed)
-    refs = references.load(experiment.references.name, 2, 2, **experiment.references.parameters)
-    embedder = build_embedder(experiment, refs.normalise)
-    if learns(embedder):
-        raise UserError(
-            f"no search, training or run '{name}' in this store, and in the space of that name something"
-            f" has to learn first; dmltune train {name}"
-        )
-    return _Subject(Path(name).stem if places.is_path(name) else name, experiment, embedder)
-
-
-def _test(subject: _Subject, store: Store, data_root: Path | None, kind: Kind) -> tuple[ImageSet, Indices]:
+def _test(subject: Subject, store: Store, data_root: Path | None, kind: Kind) -> tuple[ImageSet, Indices]:
     which = f"trial {subject.trial}" if subject.trial.isdigit() else subject.trial or "untrained"
     opened = open_test(
         subject.experiment,
