@@ -130,13 +130,14 @@ def _single(models: Sequence[Model]) -> dict[str, Any]:
     if not models:
         return {}
     folds = np.array([model.member.fold for model in models])
-    return {
-        metric: asdict(
-            mean_interval(np.array([model.about["metrics"][metric] for model in models]), folds, LEVEL)
-        )
-        for metric in models[0].about["metrics"]
-        if metric not in _NOT_AVERAGED
-    }
+    document = {}
+    for metric in models[0].about["metrics"]:
+        if metric not in _NOT_AVERAGED:
+            scores = np.array([model.about["metrics"][metric] for model in models])
+            found = asdict(mean_interval(scores, folds, LEVEL))
+            bounds = np.clip([found["low"], found["high"]], 0.0, 1.0)  # they are shares
+            document[metric] = found | {"low": float(bounds[0]), "high": float(bounds[1])}
+    return document
 
 
 def _ensemble(series: Series, plan: Plan, models: Sequence[Model], images: ImageSet) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dmltune.cli.parser import Parser
 from dmltune.errors import UserError, nearest
 
 COMMANDS = (
-    *("search", "check", "train", "evaluate", "spaces", "methods"),
+    *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
     *("data", "reproduce", "ui", "doctor", "submit"),
 )
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
