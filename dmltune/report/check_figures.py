@@ -51,12 +51,11 @@ def forest(document: Mapping[str, Any]) -> Markup:
                 axis.plot([100 * low, 100 * high], [at, at], "|", color=colour, ms=9, mew=1.6)
             axis.plot(middle, at, "D", color=colour, ms=6.5, mec="white", mew=0.8, zorder=3)
             figures = say.typeset(say.points(versus["difference"], say.digits_for(low, high)))
-            axis.annotate(
-                figures, (middle, at), (0, 8), textcoords="offset points", ha="center", color=colour
-            )
+            label = axis.annotate(figures, (middle, at), (0, 8), textcoords="offset points", ha="center")
+            label.set(color=colour, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
         axis.axvline(0, color="#222222", lw=1)
         axis.set_yticks(range(len(rows)), [broken(say.name_of(row)) for row in rows])
-        axis.set_ylim(len(rows) - 0.5, -0.6)
+        axis.set_ylim(len(rows) - 0.5, -0.7)
         axis.set_xlabel(f"{words.metric_name(document['metric'])} − baseline, points")
         axis.grid(axis="x", color="#e4e7eb", lw=0.8)
         axis.margins(x=0.12)
@@ -145,6 +144,7 @@ def distances(document: Mapping[str, Any], keys: Sequence[str]) -> Markup:
     keys = [key for key in keys if key in found]
     if not keys:
         return Markup("")
+    reach = max(used(found[key]) for key in keys)
 
     def draw(figure: Figure) -> None:
         axes: list[Axes] = list(figure.subplots(len(keys), 1, sharex=True, squeeze=False)[:, 0])
@@ -159,11 +159,18 @@ def distances(document: Mapping[str, Any], keys: Sequence[str]) -> Markup:
                 axis.stairs(part, edges, color=colour, lw=0.9)
             axis.set_title(titled(document, key), fontsize=9, loc="left")
             axis.set_yticks([])
-            axis.set_xlim(0, edges[-1])
-        axes[0].legend(frameon=False, loc="upper left")
+            axis.set_xlim(0, reach)
+        axes[0].legend(frameon=False, loc="best")
         axes[-1].set_xlabel("distance")
 
     return drawn(draw, 0.7 + 1.25 * len(keys), "distances of pairs of the same and of two classes")
+
+
+def used(histogram: Mapping[str, Sequence[float]]) -> float:
+    """The distance up to which there is anything to see: a bin with a thousandth of either kind."""
+    both = zip(shares(histogram["positive"]), shares(histogram["negative"]), strict=True)
+    last = max((at for at, pair in enumerate(both) if max(pair) > 1e-3), default=len(histogram["edges"]) - 2)
+    return float(histogram["edges"][last + 1])
 
 
 def titled(document: Mapping[str, Any], key: str) -> str:

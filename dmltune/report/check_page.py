@@ -178,9 +178,9 @@ def _differences(document: Mapping[str, Any]) -> Markup | None:
         table(headings, rows, numbers=range(1, len(headings))),
         element(
             "p",
-            "Models are paired by fold and seed, queries by image, and classes are drawn anew for the "
-            f"interval. {holm}Effect size: the difference in standard deviations of one model's score. "
-            "±: standard deviation of the difference over folds, seeds and classes, in points.",
+            f"Models are paired by fold and seed, queries by image; intervals cover {say.covered(document)}. "
+            f"{holm}Effect size: the difference in standard deviations of one model's score. ±: standard "
+            "deviation of the difference over folds, seeds and classes, in points.",
             class_="soft",
         ),
     )

@@ -102,7 +102,7 @@ def _footnote(document: Mapping[str, Any]) -> str:
     joined = f" {dim}-d: the {document['folds']} folds' embeddings joined." if dim else ""
     return (
         f"Means of single models over folds and seeds.{joined} Differences are in points, of models paired "
-        "by fold and seed; their intervals cover other folds, seeds and classes."
+        f"by fold and seed; their intervals cover {say.covered(document)}."
     )
 
 

@@ -71,6 +71,8 @@ def judge(document: Document, configuration: Document) -> Judgement:
     figures = (
         f"{gap}, {level(document)} CI {points(low, digits)} to {points(high, digits)}, {p_words(versus)}"
     )
+    if versus.get("models", 2) < 2:  # the interval is about other classes alone
+        return Judgement("unknown", "one model each, which another seed would change", figures)
     if p <= 1 - document.get("level", 0.95) and (low > 0 or high < 0):
         kind: Kind = "better" if difference > 0 else "worse"
         return Judgement(kind, f"{kind} than the baseline", figures)
@@ -157,6 +159,13 @@ def dim_of(document: Document) -> int | None:
         if document["metric"] in (row.get("ensemble") or {})
     ]
     return next((int(dim) for dim in found if dim), None)
+
+
+def covered(document: Document) -> str:
+    """What the intervals of differences allow for: `other folds, seeds and classes`."""
+    if document["folds"] > 1:
+        return "other folds, seeds and classes"
+    return "other seeds and classes, not other folds" if document["repeats"] > 1 else "other classes only"
 
 
 def selection(document: Document) -> str:

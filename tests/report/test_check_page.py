@@ -223,6 +223,12 @@ def test_overlap_is_one_for_equal_and_zero_for_separate_distances() -> None:
     assert check_figures.overlap({**apart, "negative": [0, 0]}) == 0
 
 
+def test_the_axis_of_distances_ends_where_nothing_is_left_to_see() -> None:
+    edges = [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert check_figures.used({"edges": edges, "positive": [9, 0, 0, 0], "negative": [5000, 50, 1, 0]}) == 1.0
+    assert check_figures.used({"edges": edges, "positive": [0] * 4, "negative": [0] * 4}) == 2.0
+
+
 def test_markup_escapes_once() -> None:
     inner = element("b", "1 < 2 & 3", title='"quoted"')
     assert inner == '<b title="&quot;quoted&quot;">1 &lt; 2 &amp; 3</b>'

@@ -48,6 +48,7 @@ def test_every_configuration_has_its_scores_and_its_verdict_with_the_figures() -
         (gap(0.0, 0.0, 0.0, 1.0), "none"),
         (gap(0.03, None, None, None), "unknown"),
         (gap(0.03, float("nan"), float("nan"), float("nan")), "unknown"),
+        (gap(0.03, 0.01, 0.05, 0.004, models=1), "unknown"),  # its interval is about other classes alone
         (None, "unknown"),
     ],
 )
@@ -81,6 +82,19 @@ def test_one_model_each_shows_dashes_and_says_that_chance_is_not_known() -> None
     assert "winner 1/1 25.1 – – 52.1" in lines
     assert "how much of the difference is chance is not known: +1.2 points" in lines
     assert any("1 fold × 1 repeat" in line for line in lines)
+    assert lines[-1].endswith("intervals cover other classes only.")
+
+
+@pytest.mark.parametrize(
+    ("folds", "repeats", "words"),
+    [
+        (4, 1, "cover other folds, seeds and classes."),
+        (1, 3, "cover other seeds and classes, not other folds."),
+        (1, 1, "cover other classes only."),
+    ],
+)
+def test_it_says_what_the_intervals_do_not_cover(folds: int, repeats: int, words: str) -> None:
+    assert words in " ".join(printed(document(folds=folds, repeats=repeats)).split())
 
 
 def test_what_stopped_failed_or_was_seen_before_stands_above_the_figures() -> None:
