@@ -1,5 +1,5 @@
-"""One rank of a gloo group: run by test_sharded_retrieval.py as `retrieval_ranks.py FOLDER RANK WORLD`. It has
-a part of every case's gallery, and leaves what it finds in FOLDER.
+"""One rank of a gloo group: run by test_sharded_retrieval.py as `retrieval_ranks.py FOLDER RANK WORLD`. It
+has a part of every case's gallery, and leaves what it finds in FOLDER.
 """
 
 from __future__ import annotations

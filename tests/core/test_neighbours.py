@@ -28,7 +28,7 @@ def by_full_sort(query: Tensor, gallery: Tensor | None, k: int) -> tuple[Tensor,
 
 
 def assert_exact(query: Tensor, gallery: Tensor | None, k: int) -> None:
-    """Rank by rank the distances of a full sort, to rounding, and they belong to the indices, all different."""
+    """Rank by rank the distances of a full sort, to rounding, of as many different points."""
     index, squared = nearest_neighbours(query, gallery, k)
     torch.testing.assert_close(squared, by_full_sort(query, gallery, k)[1], rtol=1e-12, atol=0)
     points = (query if gallery is None else gallery).double()
