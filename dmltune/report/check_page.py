@@ -75,6 +75,8 @@ def _compared(document: Mapping[str, Any]) -> Markup:
 
 
 def _subject(document: Mapping[str, Any]) -> str:
+    if "test_images" not in document:  # stopped before anything was measured
+        return ""
     images, classes = int(document["test_images"]), int(document["test_classes"])
     models = say.count_models(document)
     alone = int(document.get("queries_without_match") or 0)
@@ -92,7 +94,9 @@ def cautions(texts: list[str]) -> Markup | None:
     return element("ul", (element("li", text) for text in texts), class_="cautions") if texts else None
 
 
-def _scores(document: Mapping[str, Any]) -> Markup:
+def _scores(document: Mapping[str, Any]) -> Markup | None:
+    if not document["configurations"]:
+        return None
     dim, metric = say.dim_of(document), document["metric"]
     metrics = [metric, *(name for name in METRICS if name != metric and _has(document, name))]
     both = words.metric_name(metric)

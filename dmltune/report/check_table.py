@@ -25,6 +25,8 @@ def check_table(document: Mapping[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = ["", *_lines(_title(document), "bold"), *_lines(_subject(document), "dim")]
     if cautions := say.cautions(document):
         parts += ["", *(line for text in cautions for line in _lines(text, "bold red"))]
+    if not document["configurations"]:
+        return [*parts, "", say.headline(document)]
     parts += ["", _scores(document), "", *_verdicts(document), ""]
     if selection := say.selection(document):
         parts += [*_lines(selection), ""]
@@ -39,6 +41,8 @@ def _title(document: Mapping[str, Any]) -> str:
 
 
 def _subject(document: Mapping[str, Any]) -> str:
+    if "test_images" not in document:  # stopped before anything was measured
+        return ""
     images, classes = int(document["test_images"]), int(document["test_classes"])
     text = f"test classes of {document['data']}: {images:,} images of {classes:,} classes"
     alone = int(document.get("queries_without_match") or 0)

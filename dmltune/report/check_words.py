@@ -188,7 +188,8 @@ def cautions(document: Document) -> list[str]:
     found = []
     if warning := document.get("warning"):
         found.append(str(warning))
-    made, wanted = count_models(document), planned(document) * len(document["configurations"])
+    made = count_models(document)
+    wanted = document.get("models") or planned(document) * len(document["configurations"])
     failed: Mapping[str, str] = document.get("failed") or {}
     if document.get("stopped"):
         found.append(f"stopped before its end: {made} of {wanted} models; the figures may still change")

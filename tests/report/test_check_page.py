@@ -11,6 +11,7 @@ from report.check_documents import document, gap, histogram, opening
 
 from dmltune.report import check_figures
 from dmltune.report.check_page import write_page
+from dmltune.report.check_table import check_table
 from dmltune.report.markup import Markup, element, joined, table
 
 EMPTY = {"meta", "br", "hr"}
@@ -185,6 +186,18 @@ def test_parts_that_are_not_there_leave_no_heading(tmp_path: Path) -> None:
     for heading in ("Against the baseline", "Class by class", "Hardest confusions", "Shape of the embedding"):
         assert heading not in shown.words
     assert "svg" not in shown.elements
+
+
+def test_a_check_that_stopped_before_it_measured_is_shown_too(tmp_path: Path) -> None:
+    """What a session knows before its models are read."""
+    later = ("configurations", "test_images", "test_classes", "queries_without_match", "search_score")
+    later += ("per_class", "confusions", "distances")
+    found = {key: value for key, value in document(stopped=True).items() if key not in later}
+    found |= {"configurations": [], "models": 36}
+    assert "No model has finished" in page(found, tmp_path).words
+    assert "stopped before its end: 0 of 36 models" in page(found, tmp_path).words
+    lines = [str(part) for part in check_table(found)]
+    assert lines[-1].startswith("No model has finished")
 
 
 def test_one_model_each_is_shown_with_dashes(tmp_path: Path) -> None:
