@@ -81,7 +81,7 @@ def results(
     rows = []
     for one in plan.configurations:
         mine = models[one.key]
-        say(f"{one.key}: the models of {plan.folds} folds, concatenated")
+        say(f"{one.key}: {len(mine)} models measured; now the concatenations of {plan.folds} of them")
         rows.append(
             {
                 "key": one.key,

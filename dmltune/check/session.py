@@ -8,7 +8,7 @@ report.html   the same for people
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from dmltune.check.searched import Searched
 from dmltune.errors import UserError
 from dmltune.search.series import Series
 from dmltune.store import Store, checked_name
-from dmltune.tracking import about_versions
+from dmltune.tracking import Tracker, about_versions
 from dmltune.train.build import check as check_experiment
 from dmltune.train.cluster import threads_of, usable_cores
 from dmltune.train.identity import claimed
@@ -74,19 +74,20 @@ def check_configurations(
     kind: Kind = "check",
     study: str = "",
     search: Searched | None = None,
-    warning: str = "",
+    extra: Mapping[str, Any] | None = None,
 ) -> CheckResult:
     """Train what is missing of configurations × folds × repeats, then measure and compare all of it.
 
     `baseline` is the key of the configuration that the others are compared with. The same `name` goes on
     where it stopped; more repeats, folds or configurations under it only add. `study` is what the test ledger
-    calls the openings, `why` their reason.
+    calls the openings, `why` their reason; `extra` goes into the document.
     """
     store, study = store or Store.at(), study or name
     check_keys(configurations, baseline)
     folder = store.search_folder(checked_name(name))
     before = Plan.read(folder)
     if before is None:
+        _check_name(store, name)
         protocol, note = protocol_for(configurations[0].experiment, data_root)
         if note:
             say(note)
@@ -103,12 +104,9 @@ def check_configurations(
         fingerprint = check_experiment(trained.experiment, data_root, workers)
     with claimed(store, name, plan.first(), fingerprint):
         plan.write(folder)
-        return _Session(name, study, why, kind, plan, store, data_root, search, say).run(
-            space_name,
-            fingerprint,
-            {"workers": workers, "concurrent": concurrent, "address": address},
-            warning,
-        )
+        layout = {"workers": workers, "concurrent": concurrent, "address": address}
+        session = _Session(name, study, why, kind, plan, store, data_root, search, say)
+        return session.run(space_name, fingerprint, layout, extra or {})
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,9 @@ class _Session:
     search: Searched | None
     say: Callable[[str], None]
 
-    def run(self, space_name: str, fingerprint: str, layout: dict[str, Any], warning: str) -> CheckResult:
+    def run(
+        self, space_name: str, fingerprint: str, layout: dict[str, Any], extra: Mapping[str, Any]
+    ) -> CheckResult:
         folder, ledger = self.store.search_folder(self.name), Ledger(self.store)
         seen = _seen_before(ledger.entries(self.study), self.name, (folder / DOCUMENT).is_file())
         series = Series(self.store, self.name, space_name, self.plan.first(), fingerprint, ROLE)
@@ -144,9 +144,7 @@ class _Session:
             write_openings(openings, folder, series.tracker, series.parent)
             failed, stopped = self._train(series, opened, layout)
             document = self._about(space_name, opened, failed, stopped)
-            document |= {"openings": openings, "again": seen}
-            if warning:
-                document["warning"] = warning
+            document |= {"openings": openings, "again": seen, **extra}
             if not stopped:
                 threads = torch.get_num_threads()
                 torch.set_num_threads(threads_of(usable_cores()))
@@ -221,6 +219,14 @@ def _keep(series: Series, member: Member, run_id: str, score: float | None, step
     about = {"dmltune.configuration": member.key, "dmltune.fold": member.fold}
     series.tracker.tag(run_id, about)
     series.keep(member.name, {"run_id": run_id, "step": step, "validation": score})
+
+
+def _check_name(store: Store, name: str) -> None:
+    """A search keeps its own folder and runs."""
+    run = Tracker(store).find(name)
+    role = run.data.tags.get("dmltune.role", "run") if run else ROLE
+    if role != ROLE:
+        raise UserError(f"'{name}' is the name of a {role}; choose another --name for the check.")
 
 
 def _seen_before(entries: Sequence[Entry], name: str, has_table: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dmltune.check.configurations import BASELINE, Configuration, changed, key_of, of_search
 from dmltune.check.fair_baseline import tuned_baseline
@@ -33,8 +34,9 @@ class Prepared:
     note: str  # about the protocol
 
     @property
-    def warning(self) -> str:
-        return CHOSEN_ON_TEST if self.search.protocol == CONVENTIONAL else ""
+    def extra(self) -> dict[str, Any]:
+        """What the document says beyond the figures."""
+        return {"warning": CHOSEN_ON_TEST} if self.search.protocol == CONVENTIONAL else {}
 
 
 def check(
@@ -93,7 +95,7 @@ def check(
         why=f"check of search {search}",
         study=search,
         search=ready.search,
-        warning=ready.warning,
+        extra=ready.extra | ({"baseline_search": f"{search}-baseline"} if tuned else {}),
     )
 
 
