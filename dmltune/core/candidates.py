@@ -22,6 +22,8 @@ from torch import Tensor
 LANES = 32
 """Blocks of points are filled up to a multiple of so many rows, with points that are infinitely far."""
 _UNIT = 2.0**-24
+_SHORT = 64
+"""So many candidates are kept in order all the time; more are put in order once, at the end."""
 _PIECE = 1 << 18
 """Numbers raised to float64 at once: they stay in the cache."""
 
@@ -112,6 +114,7 @@ class Best:
         self.index_QC = depth_Q.new_zeros((len(depth_Q), kept))
         self.floor_Q = torch.full_like(error_Q, -torch.inf)
         self.seen = 0
+        self.in_order = kept <= _SHORT
 
     def take(self, tile_QG: Tensor, start: int) -> None:
         """Scores of the gallery points from `start` on; those below the floor are only ever compared.
@@ -128,6 +131,13 @@ class Best:
             index_G = torch.arange(start, start + width, device=tile_QG.device)
             self._merge(slice(None), tile_QG, index_G.expand(len(tile_QG), -1))
         self.seen += width
+
+    def settle(self) -> None:
+        """Bring the candidates into the order of their scores: the nearest first."""
+        if not self.in_order:
+            self.score_QC, place_QC = self.score_QC.sort(dim=1, descending=True)
+            self.index_QC = self.index_QC.gather(1, place_QC)
+            self._raise_floor(slice(None), self.score_QC)
 
     def unsure(self, available: int) -> Tensor:
         """Where more candidates lay above the floor than are kept."""
@@ -155,12 +165,16 @@ class Best:
 
     def _merge(self, rows: Tensor | slice, score_RN: Tensor, index_RN: Tensor) -> None:
         kept = self.score_QC.shape[1]
-        joined_RC, place_RC = torch.cat([self.score_QC[rows], score_RN], 1).topk(kept)
+        joined_RC, place_RC = torch.cat([self.score_QC[rows], score_RN], 1).topk(kept, sorted=self.in_order)
         old_RC = self.index_QC[rows].gather(1, place_RC.clamp(max=kept - 1))
         new_RC = index_RN.gather(1, (place_RC - kept).clamp(min=0))
         self.index_QC[rows] = torch.where(place_RC < kept, old_RC, new_RC)
         self.score_QC[rows] = joined_RC
-        self._raise_floor(rows, joined_RC)
+        if self.in_order:
+            self._raise_floor(rows, joined_RC)
+        else:  # no score below those kept will be kept
+            floor_R = joined_RC.amin(1).clamp(min=torch.finfo(torch.float32).min)
+            self.floor_Q[rows] = torch.maximum(self.floor_Q[rows], floor_R)
 
     def _raise_floor(self, rows: Tensor | slice, score_RC: Tensor) -> None:
         """From scores in descending order. Scores of −∞ are nobody's: the floor is above them."""

@@ -29,14 +29,17 @@ def squared_distances(query: Tensor, gallery: Tensor, row_P: Tensor, index_P: Te
     return squared_P
 
 
-def by_distance(
-    index_QN: Tensor, squared_QN: Tensor, group_QN: Tensor | None, depth: int
-) -> tuple[Tensor, Tensor]:
-    """The first of every line by group, distance and index, −1 where nothing is at a finite distance."""
-    order_QN = index_QN.argsort(dim=1, stable=True)
-    for key_QN in (squared_QN, group_QN):
-        if key_QN is not None:
-            order_QN = order_QN.gather(1, key_QN.gather(1, order_QN).argsort(dim=1, stable=True))
+def by_keys(*keys: Tensor) -> Tensor:
+    """The order by the last key, equal ones by the one before, and so on, along the last dimension."""
+    order = keys[0].argsort(stable=True)
+    for key in keys[1:]:
+        order = order.gather(-1, key.gather(-1, order).argsort(stable=True))
+    return order
+
+
+def by_distance(index_QN: Tensor, squared_QN: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    """The first of every line by distance and index, −1 where nothing is at a finite distance."""
+    order_QN = by_keys(index_QN, squared_QN)
     order_QN = order_QN[:, :depth]
     squared_QK = squared_QN.gather(1, order_QN)
     index_QK = index_QN.gather(1, order_QN).masked_fill(squared_QK == torch.inf, -1)
@@ -85,7 +88,7 @@ class CloseCalls:
                 squared_P = squared_distances(self.query, self.gallery, row_Q[line_P], others_N[place_P])
                 index_QN, squared_QN = table(line_P, others_N[place_P], squared_P, len(row_Q))
                 index_QK, squared_QK = by_distance(
-                    torch.cat([index_QK, index_QN], 1), torch.cat([squared_QK, squared_QN], 1), None, deepest
+                    torch.cat([index_QK, index_QN], 1), torch.cat([squared_QK, squared_QN], 1), deepest
                 )
                 limit_Q1 = torch.minimum(limit_Q1, squared_QK.gather(1, kth_Q1))
         return index_QK, squared_QK

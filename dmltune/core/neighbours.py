@@ -22,7 +22,7 @@ from torch import Tensor
 
 from dmltune.core import collectives
 from dmltune.core.candidates import LANES, Best, Frame, Points, errors, full_precision
-from dmltune.core.close_calls import CloseCalls, by_distance, squared_distances
+from dmltune.core.close_calls import CloseCalls, by_distance, by_keys, squared_distances
 
 _TILE = 1 << 22
 """Scores held at once."""
@@ -150,23 +150,26 @@ class _Search:
         tile_QG[rows, place_Q[rows] - first] = -torch.inf
 
     def _finish(self, best: Best, row_Q: Tensor, distances: bool) -> Block:
-        """Candidates in exact order. Those with more than 2E to both neighbours in score need no distance."""
-        width = max(1, int((best.score_QC >= best.floor_Q.unsqueeze(1)).sum(1).amax()))
-        score_QC, index_QC = best.score_QC[:, :width], best.index_QC
-        index_QC = self.order_Q[index_QC] if self.together and self.ordered else index_QC
-        valid_QC = score_QC >= best.floor_Q.unsqueeze(1)
-        cut_QC = torch.ones(len(row_Q), width + 1, dtype=torch.bool, device=row_Q.device)
-        gap_QC = score_QC[:, :-1] - score_QC[:, 1:]
-        cut_QC[:, 1:-1] = (gap_QC > 2 * best.error_Q.unsqueeze(1)) & (not distances)
-        asked_QC = valid_QC if distances else valid_QC & ~(cut_QC[:, :-1] & cut_QC[:, 1:])
-        squared_QC = torch.where(valid_QC, 0.0, torch.inf).double()
+        """Candidates in exact order. A run of scores with less than 2E between them is sorted by distance;
+        who stands alone needs none.
+        """
+        best.settle()
+        valid_QC = best.score_QC >= best.floor_Q.unsqueeze(1)
+        index_QC = self.order_Q[best.index_QC] if self.together and self.ordered else best.index_QC
+        gap_QC = best.score_QC[:, :-1] - best.score_QC[:, 1:]
+        first_QC, last_QC = torch.ones_like(valid_QC), torch.ones_like(valid_QC)
+        first_QC[:, 1:] = (gap_QC > 2 * best.error_Q.unsqueeze(1)) & (not distances)
+        last_QC[:, :-1] = first_QC[:, 1:]
+        asked_QC = valid_QC if distances else valid_QC & ~(first_QC & last_QC)
         line_P, place_P = asked_QC.nonzero(as_tuple=True)
-        squared_QC[line_P, place_P] = squared_distances(
-            self.query, self.gallery, row_Q[line_P], index_QC[line_P, place_P]
-        )
-        index_QK, squared_QK = by_distance(
-            index_QC[:, :width], squared_QC, cut_QC[:, :-1].cumsum(1), best.deepest
-        )
+        index_P = index_QC[line_P, place_P]
+        squared_P = squared_distances(self.query, self.gallery, row_Q[line_P], index_P)
+        run_P = first_QC.flatten().cumsum(0).view(first_QC.shape)[line_P, place_P]  # ascending
+        order_P = by_keys(index_P, squared_P, run_P)
+        index_QC = index_QC.masked_fill(~valid_QC, -1)
+        squared_QC = torch.where(valid_QC, 0.0, torch.inf).double()
+        index_QC[line_P, place_P], squared_QC[line_P, place_P] = index_P[order_P], squared_P[order_P]
+        index_QK, squared_QK = index_QC[:, : best.deepest].clone(), squared_QC[:, : best.deepest].clone()
         unsure = best.unsure(len(self.gallery)).nonzero().squeeze(1)
         for at in range(0, len(unsure), _TOGETHER):
             some = unsure[at : at + _TOGETHER]
@@ -208,7 +211,7 @@ def _sharded(query: Tensor, gallery: Tensor | None, depth_Q: Tensor) -> Iterator
         all_index, all_squared = collectives.gather_equal(index_QK), collectives.gather_equal(squared_QK)
         ranks = collectives.world_size()
         index_QK, squared_QK = by_distance(
-            torch.cat(all_index.chunk(ranks), 1), torch.cat(all_squared.chunk(ranks), 1), None, deepest
+            torch.cat(all_index.chunk(ranks), 1), torch.cat(all_squared.chunk(ranks), 1), deepest
         )
         if gallery is None:
             before = sum(counts[: collectives.rank()])
