@@ -102,7 +102,7 @@ def table(args: argparse.Namespace, out: Output) -> int:
     from dmltune.experiment.places import is_path
     from dmltune.experiment.wording import near_or_list
     from dmltune.reproduce.paper_tables import table_names
-    from dmltune.reproduce.studies import checks
+    from dmltune.reproduce.studies import there
     from dmltune.reproduce.table_cells import beside, document
     from dmltune.store import Store
 
@@ -114,7 +114,8 @@ def table(args: argparse.Namespace, out: Output) -> int:
     asked = beside(args.study, args.name, listed(args.rows), listed(args.data))
     store = Store.at(args.store)
     outcome = train(args, asked, store) if args.run else None
-    found = document(asked, checks(store), args.data_root)
+    names = [study.name for study in asked.studies()]
+    found = document(asked, list(there(store, names)) if names else [], args.data_root)
     if outcome is not None:
         found |= {"refused": outcome.refused, "failed": outcome.failed, "stopped": outcome.stopped}
     out.document(found)

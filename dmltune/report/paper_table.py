@@ -56,7 +56,7 @@ def _block(document: Document, data: Document, marks: Mapping[str, str]) -> list
         if row["part"] != part:
             part = row["part"]
             grid.add_row(Text(part, style="italic"))
-        mark = f" {marks[row['cannot']]}" if row["cannot"] else ""
+        mark = "".join(f" {marks[row[why]]}" for why in ("cannot", "note") if row[why])
         theirs = [figure(cell["theirs"], cell["theirs_spread"], document) for cell in listed]
         grid.add_row(f"{row['row']}{mark}", *theirs)
         if something and not row["cannot"]:
@@ -145,7 +145,7 @@ def _summary(document: Document) -> str:
 
 
 def _marks(document: Document) -> dict[str, str]:
-    reasons = dict.fromkeys(row["cannot"] for row in document["rows"] if row["cannot"])
+    reasons = dict.fromkeys(row[why] for row in document["rows"] for why in ("cannot", "note") if row[why])
     return {reason: f"({'abcdefghijklmnopqrstuvwxyz'[place]})" for place, reason in enumerate(reasons)}
 
 

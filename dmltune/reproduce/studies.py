@@ -27,14 +27,15 @@ class Checked:
 
 def checks(store: Store, names: Sequence[str] = ()) -> list[Checked]:
     """All of the store by name, or those that are named: the check's own name or that of its search."""
-    found = {one.name: one for one in _found(store, names)}
+    found = {one.name: one for one in there(store, names)}
     for name in names:
         if not any(name in (one.name, one.document.get("search")) for one in found.values()):
             raise UserError(f"no check '{name}' in this store{near_or_list(name, _known(store))}")
     return [found[name] for name in sorted(found)]
 
 
-def _found(store: Store, names: Sequence[str]) -> Iterator[Checked]:
+def there(store: Store, names: Sequence[str]) -> Iterator[Checked]:
+    """Those of the named checks (all, when none is named) that have a document."""
     tracker = Tracker(store)
     for run in _runs(store, tracker):
         name = str(run.data.tags.get("dmltune.search", run.info.run_name))
