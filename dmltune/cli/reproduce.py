@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from dmltune.reproduce.collage import Study
     from dmltune.reproduce.synthetic_run import SyntheticStudy
-    from dmltune.reproduce.table_cells import Beside
     from dmltune.reproduce.table_runs import Outcome
+    from dmltune.reproduce.table_studies import Beside
     from dmltune.store import Store
 
 SUMMARY = "a study of the papers run here, or a table of theirs with ours beside it"
@@ -103,7 +103,8 @@ def table(args: argparse.Namespace, out: Output) -> int:
     from dmltune.experiment.wording import near_or_list
     from dmltune.reproduce.paper_tables import table_names
     from dmltune.reproduce.studies import there
-    from dmltune.reproduce.table_cells import beside, document
+    from dmltune.reproduce.table_cells import document
+    from dmltune.reproduce.table_studies import beside
     from dmltune.store import Store
 
     if args.study not in (known := table_names()) and not is_path(args.study):

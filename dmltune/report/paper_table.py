@@ -68,12 +68,11 @@ def _ours(listed: Sequence[Document], document: Document) -> list[str]:
     """`ours, 12 models` and the figures, or what there is instead of them."""
     if all(cell["ours"] is None for cell in listed):
         return [f"  ours: {listed[0]['state']}"]
+    partly = next((cell["reason"] for cell in listed if cell["state"] == "partly"), "")
     models = max(cell["models"] for cell in listed)
-    name = f"  ours, {models} models" if models != 1 else "  ours, 1 model"
-    if not models:
-        name = "  ours"
-    short = " (of more)" if any(cell["state"] == "partly" for cell in listed) else ""
-    return [name + short, *(figure(cell["ours"], _half(cell), document) for cell in listed)]
+    count = partly or (f"{models} models" if models > 1 else "1 model" if models else "")
+    name = f"  ours, {count}" if count else "  ours"
+    return [name, *(figure(cell["ours"], _half(cell), document) for cell in listed)]
 
 
 def figure(value: float | None, spread: float | None, document: Document) -> str:

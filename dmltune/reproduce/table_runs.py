@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dmltune.errors import UserError
 from dmltune.reproduce.paper_tables import experiment_of, values_of
-from dmltune.reproduce.table_cells import Beside, Study, key_of, missing
+from dmltune.reproduce.table_studies import Beside, Study, key_of, missing
 from dmltune.store import Store, checked_name
 
 if TYPE_CHECKING:

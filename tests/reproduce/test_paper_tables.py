@@ -20,7 +20,7 @@ from dmltune.reproduce.paper_tables import (
     table_names,
     values_of,
 )
-from dmltune.reproduce.table_cells import key_of
+from dmltune.reproduce.table_studies import key_of
 
 FIGURES = {  # as many numbers as the print has
     "3.1": 208, "3.2": 67, "3.3": 20, "5.1": 240, "5.2": 95, "5.3": 32, "5.4": 18,

@@ -14,8 +14,9 @@ from rich.console import Console
 from dmltune.errors import UserError
 from dmltune.report.paper_table import paper_table
 from dmltune.reproduce.studies import Checked
-from dmltune.reproduce.table_cells import Beside, beside, document, key_of
+from dmltune.reproduce.table_cells import document
 from dmltune.reproduce.table_runs import configurations, run_table
+from dmltune.reproduce.table_studies import Beside, beside, key_of
 from dmltune.store import Store
 
 ROWS = """\
