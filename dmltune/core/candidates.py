@@ -22,6 +22,8 @@ from torch import Tensor
 LANES = 32
 """Blocks of points are filled up to a multiple of so many rows, with points that are infinitely far."""
 _UNIT = 2.0**-24
+_SPARE = 8
+"""So many candidates beyond the depth are kept at least, for those that rounding hides."""
 _SHORT = 64
 """So many candidates are kept in order all the time; more are put in order once, at the end."""
 _PIECE = 1 << 18
@@ -104,17 +106,23 @@ def errors(query: Points, gallery: Points) -> Tensor:
     return (gamma / 2 * 1.0001 * reach_Q.square() + terms * 2.0**-140).to(torch.float32)
 
 
+def kept(deepest: int) -> int:
+    """How many candidates a block of queries keeps."""
+    return deepest + max(_SPARE, deepest // 8) + 1
+
+
 class Best:
     """The candidates of one block of queries, from all tiles seen so far."""
 
-    def __init__(self, depth_Q: Tensor, error_Q: Tensor, kept: int) -> None:
+    def __init__(self, depth_Q: Tensor, error_Q: Tensor) -> None:
         self.depth_Q, self.error_Q = depth_Q, error_Q
         self.deepest = int(depth_Q.amax())
-        self.score_QC = error_Q.new_full((len(depth_Q), kept), -torch.inf)
-        self.index_QC = depth_Q.new_zeros((len(depth_Q), kept))
+        count = kept(self.deepest)
+        self.score_QC = error_Q.new_full((len(depth_Q), count), -torch.inf)
+        self.index_QC = depth_Q.new_zeros((len(depth_Q), count))
         self.floor_Q = torch.full_like(error_Q, -torch.inf)
         self.seen = 0
-        self.in_order = kept <= _SHORT
+        self.in_order = count <= _SHORT
 
     def take(self, tile_QG: Tensor, start: int) -> None:
         """Scores of the gallery points from `start` on; those below the floor are only ever compared.
@@ -164,11 +172,12 @@ class Best:
         return True
 
     def _merge(self, rows: Tensor | slice, score_RN: Tensor, index_RN: Tensor) -> None:
-        kept = self.score_QC.shape[1]
-        joined_RC, place_RC = torch.cat([self.score_QC[rows], score_RN], 1).topk(kept, sorted=self.in_order)
-        old_RC = self.index_QC[rows].gather(1, place_RC.clamp(max=kept - 1))
-        new_RC = index_RN.gather(1, (place_RC - kept).clamp(min=0))
-        self.index_QC[rows] = torch.where(place_RC < kept, old_RC, new_RC)
+        count = self.score_QC.shape[1]
+        joined_RN = torch.cat([self.score_QC[rows], score_RN], 1)
+        joined_RC, place_RC = joined_RN.topk(count, sorted=self.in_order)
+        old_RC = self.index_QC[rows].gather(1, place_RC.clamp(max=count - 1))
+        new_RC = index_RN.gather(1, (place_RC - count).clamp(min=0))
+        self.index_QC[rows] = torch.where(place_RC < count, old_RC, new_RC)
         self.score_QC[rows] = joined_RC
         if self.in_order:
             self._raise_floor(rows, joined_RC)

@@ -21,15 +21,13 @@ import torch
 from torch import Tensor
 
 from dmltune.core import collectives
-from dmltune.core.candidates import LANES, Best, Frame, Points, errors, full_precision
+from dmltune.core.candidates import LANES, Best, Frame, Points, errors, full_precision, kept
 from dmltune.core.close_calls import CloseCalls, by_distance, by_keys, squared_distances
 
 _TILE = 1 << 22
 """Scores held at once."""
 _STATE_BYTES = 1 << 27
 """Candidates of all queries may take so much; with more, queries are finished one block after the other."""
-_SPARE = 8
-"""Candidates kept beyond K, at least."""
 _TOGETHER = 256
 """Queries that go the slow way at once."""
 
@@ -92,6 +90,7 @@ class _Search:
         self.ordered = len(query) > 0 and int(self.depth_Q.amax()) > 2 * float(self.depth_Q.double().mean())
         if self.ordered:  # a block is as deep as the deepest of it
             self.order_Q = self.depth_Q.argsort(stable=True)
+        self.some_own = together or bool((own_Q >= 0).any())
 
     @cached_property
     def close_calls(self) -> CloseCalls:
@@ -112,11 +111,11 @@ class _Search:
         """Blocks of queries in their order, with the candidates from the whole gallery."""
         count, available = len(self.left), len(self.right)
         depth_Q = self.depth_Q[self.order_Q]
-        deepest = int(depth_Q.amax())
-        kept = deepest + max(_SPARE, deepest // 8) + 1
-        mirrored = self.together and 12 * kept * count <= _STATE_BYTES
+        most = kept(int(depth_Q.amax()))
+        typical = kept(math.ceil(float(depth_Q.double().mean()))) if self.ordered else most
+        mirrored = self.together and 12 * typical * count <= _STATE_BYTES
         side = max(LANES, math.isqrt(_TILE))
-        lines = side if mirrored else max(LANES, min(side, _TILE // kept))
+        lines = side if mirrored else max(LANES, min(side, _TILE // most))
         columns = side if mirrored else max(LANES, _TILE // min(lines, count))
         lines, columns = min(lines, _filled(count)), min(columns, _filled(available))
         width = self.query.shape[1] + 2
@@ -134,11 +133,12 @@ class _Search:
                 tile_QG = scores[: len(x_QD) * len(y_GD)].view(len(x_QD), len(y_GD))
                 with full_precision(self.query.device):
                     torch.mm(x_QD, y_GD.T, out=tile_QG)
-                self._forget_own(tile_QG, start, stop, first, last)
+                if self.some_own:
+                    self._forget_own(tile_QG, start, stop, first, last)
                 sides = [(start, stop, tile_QG, first), (first, last, tile_QG.T, start)]
                 for at, end, side_QG, offset in sides[: 2 if mirrored and first > start else 1]:
                     if at not in found:
-                        found[at] = Best(depth_Q[at:end], self.error_Q[at:end], kept)
+                        found[at] = Best(depth_Q[at:end], self.error_Q[at:end])
                     found[at].take(side_QG, offset)
             yield start, stop, found.pop(start)
 
@@ -184,10 +184,18 @@ def _filled(count: int) -> int:
     return -(-count // LANES) * LANES
 
 
+def _parts(x: Tensor) -> Iterator[Tensor]:
+    return (x[at : at + (1 << 14)] for at in range(0, len(x), 1 << 14))
+
+
 def _sharded(query: Tensor, gallery: Tensor | None, depth_Q: Tensor) -> Iterator[Block]:
     """Rounds in which every rank asks for some of its queries, or all for the same ones, and all answer."""
     points = query if gallery is None else gallery
-    sizes = collectives.gather(torch.tensor([len(points)], device=points.device)).tolist()
+    finite = all(bool(part.isfinite().all()) for side in (query, points) for part in _parts(side))
+    states = collectives.gather(torch.tensor([[len(points), finite]], device=points.device)).tolist()
+    if not all(fine for _, fine in states):  # on all ranks, or the others would wait
+        raise ValueError("embeddings must be finite")
+    sizes = [size for size, _ in states]
     offset = sum(sizes[: collectives.rank()])
     step = max(1, math.isqrt(_TILE))
     if gallery is None:

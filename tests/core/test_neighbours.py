@@ -83,7 +83,7 @@ def test_it_equals_a_full_sort_where_points_are_tied_tight_or_far_away(
     query, gallery = (points[:size], points[size:]) if separate else (points[:size], None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "_TILE", tile)
-        patch.setattr(neighbours, "_SPARE", spare)
+        patch.setattr(candidates, "_SPARE", spare)
         patch.setattr(close_calls, "_TILE", tile)
         assert_exact(query, gallery, k)
         if kind in EXACT:  # every distance is a float64 number: the order is unambiguous
@@ -98,6 +98,18 @@ def test_it_equals_a_full_sort_over_many_tiles(
     monkeypatch.setattr(neighbours, "_TILE", 128 * 128)
     points = points_of(kind, 700, 24, 0)
     assert_exact(points[:500], points[500:] if separate else None, 5)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("state", [1, 1 << 27])
+def test_deep_neighbourhoods_and_those_kept_block_by_block_are_exact(
+    separate: bool, state: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "_TILE", 128 * 128)
+    monkeypatch.setattr(neighbours, "_STATE_BYTES", state)
+    points = torch.cat([points_of("random", 500, 8, 0), points_of("grid", 200, 8, 1)])
+    for k in (60, 300):
+        assert_exact(points[100:400], points[400:] if separate else None, k)
 
 
 @pytest.mark.parametrize("dim", [2, 64, 512])
