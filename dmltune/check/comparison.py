@@ -33,6 +33,7 @@ from dmltune.check.intervals import (
 from dmltune.errors import UserError
 
 DRAWS_AT_ONCE = 2_000_000  # class draws in memory at a time
+FLOOR = 0.8  # of the models' variance remains whatever the classes say
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,11 @@ def compare(
     ours, base = ours[:, known_Q], base[:, known_Q]
     _, class_index_Q, count_C = np.unique(classes[known_Q], return_inverse=True, return_counts=True)
 
-    sum_MC = np.stack([np.bincount(class_index_Q, row) for row in ours - base])
+    sum_MC: Floats = np.stack([np.bincount(class_index_Q, row) for row in ours - base]).astype(np.float64)
     ours_M, base_M = ours.mean(axis=1), base.mean(axis=1)
     fold_M = models_of(ours_M, fold_M)[1]
-    class_variance, class_df, class_sd = _class_part(sum_MC, count_C, fold_M, draws, seed)
-    return _comparison(ours_M, base_M, fold_M, level, class_variance, class_df, class_sd, len(count_C))
+    part = _class_part(sum_MC, count_C, fold_M, draws, seed)
+    return _comparison(ours_M, base_M, fold_M, level, part, len(count_C))
 
 
 def compare_scores(
@@ -108,10 +109,12 @@ def compare_scores(
     ours, fold = models_of(ours_M, fold_M)
     if base_fold_M is None:
         base = models_of(base_M, fold_M)[0]
-        return _comparison(ours, base, fold, level, 0.0, math.inf, math.nan, 0)
+        return _comparison(ours, base, fold, level, None, 0)
     base, base_fold = models_of(base_M, base_fold_M)
     mine, theirs = variance_of_mean(ours, fold), variance_of_mean(base, base_fold)
-    variance, df = _sum_of((mine.variance, mine.df), (theirs.variance, theirs.df))
+    variance = mine.variance + theirs.variance
+    spread = sum(part.variance**2 / part.df for part in (mine, theirs) if part.variance > 0)
+    df = variance**2 / spread if spread else max(mine.df, theirs.df)  # Welch–Satterthwaite
     difference = float(ours.mean() - base.mean())
     half, nan = half_width(variance, df, level), math.nan
     return Comparison(
@@ -140,23 +143,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+@dataclass(frozen=True)
+class _Part:
+    """One source's share of the squared standard error, its degrees of freedom, and how uncertain it is."""
+
+    variance: float
+    df: float
+    spread: float  # half its own variance: v²/df
+    sd: float = math.nan
+
+
 def _comparison(
-    ours_M: Floats,
-    base_M: Floats,
-    fold_M: Integers,
-    level: float,
-    class_variance: float,
-    class_df: float,
-    class_sd: float,
-    classes: int,
+    ours_M: Floats, base_M: Floats, fold_M: Integers, level: float, other_classes: _Part | None, classes: int
 ) -> Comparison:
     gap_M = ours_M - base_M
     difference = float(gap_M.mean())
     error = variance_of_mean(gap_M, fold_M)
-    known = [v for v in ((error.variance, error.df), (class_variance, class_df)) if not math.isnan(v[0])]
-    if not classes and math.isnan(error.variance):  # one score each and nothing else
-        known = []
-    variance, df = _sum_of(*known) if known else (math.nan, 0.0)
+    models = _Part(error.variance, error.df, error.variance**2 / error.df if error.df else math.nan)
+    variance, df = _both(models, other_classes)
     half = half_width(variance, df, level)
     return Comparison(
         difference=difference,
@@ -167,16 +171,28 @@ def _comparison(
         wins=float(((gap_M > 0) + 0.5 * (gap_M == 0)).mean()),
         fold_sd=error.fold_sd,
         seed_sd=error.seed_sd,
-        class_sd=class_sd,
+        class_sd=other_classes.sd if other_classes else math.nan,
         models=len(gap_M),
         classes=classes,
     )
 
 
-def _class_part(
-    sum_MC: Floats, count_C: Integers, fold_M: Integers, draws: int, seed: int
-) -> tuple[float, float, float]:
-    """Variance of D from drawing other classes, beyond what single models make of them; df; sd of one class.
+def _both(models: _Part, classes: _Part | None) -> tuple[float, float]:
+    """Squared standard error and degrees of freedom; one source alone where the other cannot be measured.
+
+    The part of the classes may come out negative by chance, and is believed down to FLOOR: cut at zero, where
+    single models feel the classes most, intervals covered 97.1 % and 2.6 % of equal configurations were told
+    apart; unbounded, 94.8 % and 6.0 %.
+    """
+    if classes is None or math.isnan(models.variance):
+        return (models.variance, models.df) if classes is None else (classes.variance, classes.df)
+    variance = max(models.variance + classes.variance, models.variance * FLOOR)
+    spread = models.spread + classes.spread
+    return variance, max(min(models.df, classes.df), variance**2 / spread if spread > 0 else 0.0)
+
+
+def _class_part(sum_MC: Floats, count_C: Integers, fold_M: Integers, draws: int, seed: int) -> _Part | None:
+    """Variance of D from drawing other classes, beyond what single models make of them; None: one class.
 
     S draws of C classes with replacement give D_m each time; V = the mean covariance of D_m and D_n over
     pairs of models of different folds (of different seeds when there is one fold, the variance itself when
@@ -184,22 +200,21 @@ def _class_part(
     """
     models, classes = sum_MC.shape
     if classes < 2:
-        return math.nan, 0.0, math.nan
+        return None
     weight_C = count_C / count_C.sum()
     mean_C = sum_MC.mean(axis=0) / count_C
     _, df = cluster_variance(weight_C, mean_C - float(weight_C @ mean_C))
-    drawn_SM = _draw_classes(sum_MC, count_C, draws, seed)
-    # drawing from C classes sees their scatter around their own mean: too small by the factor that
-    # cluster_variance has
+    # drawing from C classes sees their scatter around their own mean: too small by cluster_variance's factor
     share = float(weight_C @ weight_C)
     correction = share / float(weight_C**2 @ (1 - 2 * weight_C + share))
+    drawn_SM = _draw_classes(sum_MC, count_C, draws, seed)
     covariance_MM = np.atleast_2d(np.cov(drawn_SM, rowvar=False)) * correction
     apart_MM = fold_M[:, None] != fold_M[None, :]
     if not apart_MM.any():
         apart_MM = ~np.eye(models, dtype=bool) if models > 1 else np.ones((1, 1), dtype=bool)
-    shared, whole = max(0.0, float(covariance_MM[apart_MM].mean())), float(covariance_MM.mean())
-    # what is subtracted is noisy too: the degrees of freedom of a difference (Satterthwaite)
-    return shared, df * (shared / whole) ** 2 if shared > 0 else math.inf, math.sqrt(shared / share)
+    shared, whole = float(covariance_MM[apart_MM].mean()), float(covariance_MM.mean())
+    # `shared` is a difference, as uncertain as `whole`, which has the degrees of freedom of the classes
+    return _Part(shared, df, whole**2 / df, math.sqrt(max(0.0, shared) / share))
 
 
 def _draw_classes(sum_MC: Floats, count_C: Integers, draws: int, seed: int) -> Floats:
@@ -214,13 +229,6 @@ def _draw_classes(sum_MC: Floats, count_C: Integers, draws: int, seed: int) -> F
         )
         drawn.append(times_SC @ sum_MC.T / (times_SC @ count_C)[:, None])
     return np.concatenate(drawn)
-
-
-def _sum_of(*parts: tuple[float, float]) -> tuple[float, float]:
-    """Variances of independent parts add; df = V² / Σ v²/df (Welch–Satterthwaite)."""
-    variance = sum(v for v, _ in parts)
-    spread = sum(v**2 / df for v, df in parts if v > 0)
-    return variance, variance**2 / spread if spread else max(df for _, df in parts)
 
 
 def _effect_size(ours_M: Floats, base_M: Floats) -> float:
