@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
@@ -18,7 +19,9 @@ from torch import Tensor
 from dmltune.core import collectives
 from dmltune.core.analysis import distance_histograms, geometry
 from dmltune.core.checkpoint import replace_file
+from dmltune.core.embedder import Embedder
 from dmltune.core.retrieval import QueryFigures, mean_figures, query_figures
+from dmltune.data.features import Views, stored_maps
 from dmltune.data.images import ImageSet
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
@@ -27,6 +30,7 @@ from dmltune.train.orders import Order
 
 TEST = "test.safetensors"
 KS = (1, 2, 4, 8)
+MAPS = 64  # embedded at a time
 _META = "meta"
 
 
@@ -41,7 +45,7 @@ def examine(order: Order, device: torch.device) -> None:
         return
     images = unseen_images(Experiment.from_dict(order.experiment), order.data_root, order.opening)
     embedder, experiment, about = read_embedder(folder / "best")
-    emb_ND = embed(embedder, images, range(len(images)), experiment.data.size, device)
+    emb_ND = points(embedder, images, experiment, device)
     labels_N = torch.from_numpy(images.labels_N)
     figures = figures_of(emb_ND.to(device), images)
     edges, positive, negative = distance_histograms(emb_ND.to(device), labels_N.to(device))
@@ -67,6 +71,23 @@ def examine(order: Order, device: torch.device) -> None:
     }
     plain = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     replace_file(folder / TEST, safetensors.torch.save(plain, {_META: json.dumps(meta)}))
+
+
+@torch.inference_mode()
+def points(embedder: Embedder, images: ImageSet, experiment: Experiment, device: torch.device) -> Tensor:
+    """(N, D). Where training had stored maps of a frozen prefix, through such maps of these images, which all
+    models of a check share. They are kept in float32: the points are those of the model as it is served.
+    """
+    size = experiment.data.size
+    if experiment.data.views is None or embedder.cut is None:
+        return embed(embedder, images, range(len(images)), size, device)
+    embedder.to(device).eval()
+    views, digest = Views(size, "none", 1, "float32"), embedder.cut.digest()
+    maps = stored_maps(images, views, lambda seen_B: embedder.at_cut(seen_B.to(device)), digest)
+    embedder.from_maps = True
+    places = np.arange(len(images))
+    parts = np.split(places, range(MAPS, len(places), MAPS))
+    return torch.cat([embedder(maps.read(part, np.zeros_like(part)).to(device)).cpu() for part in parts])
 
 
 def figures_of(emb_ND: Tensor, images: ImageSet) -> QueryFigures:

@@ -143,11 +143,12 @@ def test_the_document_is_json_and_can_be_shown(
 ) -> None:
     plan, _, _, found = checked
     document = {
-        "name": "tiny", "search": "", "space_name": "tiny", "data": "inshop", "fingerprint": "0",
-        "level": 0.95, "protocol": "fair", "folds": 2, "repeats": 2, "metric": "map_at_r", "commit": "", "versions": {},
-        "baseline": "base", "stopped": False, "failed": {plan.members()[-1].name: "diverged"}, "openings": [],
-        "again": False, **found,
-    }  # fmt: skip
+        **{"name": "tiny", "search": "", "space_name": "tiny", "data": "inshop", "fingerprint": "0"},
+        **{"protocol": "fair", "folds": 2, "repeats": 2, "metric": "map_at_r", "level": 0.95, "commit": ""},
+        **{"baseline": "base", "stopped": False, "versions": {}, "openings": [], "again": False},
+        "failed": {plan.members()[-1].name: "diverged"},
+        **found,
+    }
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert check_table(document)
     assert "<html" in write_page(document, tmp_path).read_text()
