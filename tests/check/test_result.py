@@ -143,9 +143,22 @@ def test_the_document_is_json_and_can_be_shown(
 ) -> None:
     plan, _, _, found = checked
     document = {
-        **{"name": "tiny", "search": "", "space_name": "tiny", "data": "inshop", "fingerprint": "0"},
-        **{"protocol": "fair", "folds": 2, "repeats": 2, "metric": "map_at_r", "level": 0.95, "commit": ""},
-        **{"baseline": "base", "stopped": False, "versions": {}, "openings": [], "again": False},
+        "name": "tiny",
+        "search": "",
+        "space_name": "tiny",
+        "data": "inshop",
+        "fingerprint": "0",
+        "protocol": "fair",
+        "folds": 2,
+        "repeats": 2,
+        "metric": "map_at_r",
+        "level": 0.95,
+        "commit": "",
+        "baseline": "base",
+        "stopped": False,
+        "versions": {},
+        "openings": [],
+        "again": False,
         "failed": {plan.members()[-1].name: "diverged"},
         **found,
     }
