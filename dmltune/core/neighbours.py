@@ -8,6 +8,8 @@ kept are found by float64 products: that is the way of ties and of tight cluster
 
 When the queries are each other's gallery a product serves both sides, and half of them are computed. With a
 sharded gallery every rank searches its part and the answers are merged: the same distances, the same order.
+faiss has no part in this: on a CPU its flat search takes as long as the bare product, with float32's ranking
+(benchmarks/retrieval.py).
 """
 
 from __future__ import annotations

@@ -52,6 +52,10 @@ def main(folder: Path, rank: int, world: int) -> None:
             "gallery figures": figures_of(points[:40], labels[:40], points[part], labels[part], sharded=True),
             "alone figures": figures_of(points[alone], labels[alone], sharded=True),
         }
+    try:
+        nearest_neighbours(torch.zeros(3, 2), torch.full((4, 2), torch.inf if rank else 0.0), 1, sharded=True)
+    except ValueError as problem:
+        found["refused"] = {"why": str(problem)}
     torch.save(found, folder / f"found-{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()

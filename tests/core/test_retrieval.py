@@ -135,6 +135,22 @@ def test_every_query_has_its_own_figures_whatever_the_sizes_of_the_classes(
         )
 
 
+@pytest.mark.parametrize("scale", [0.3, 1e-4])
+def test_thousands_of_normalised_float32_points_are_ranked_as_in_float64(scale: float) -> None:
+    """Classes far apart or, at the smaller scale, collapsed to where float32 products see one point."""
+    labels = torch.arange(3000) * 7 % 501
+    points = torch.nn.functional.normalize(torch.randn(501, 64)[labels] + scale * torch.randn(3000, 64))
+    distances = torch.cdist(points.double(), points.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    order = distances.fill_diagonal_(torch.inf).argsort(dim=1, stable=True)[:, :8]
+    same = (labels[order] == labels.unsqueeze(1)).double()
+    wanted = labels.bincount()[labels] - 1
+    within = same * (torch.arange(8) < wanted.unsqueeze(1))
+    precision = (within * same.cumsum(1) / torch.arange(1, 9)).sum(1) / wanted
+    found = query_figures(points, labels)
+    torch.testing.assert_close(found.average_precision_Q, precision, atol=1e-12, rtol=0)
+    assert torch.equal(found.nearest_Q, order[:, 0])
+
+
 def test_the_nearest_is_named_for_confusions() -> None:
     points = torch.tensor([[0.0], [1.0], [1.5], [9.0]])
     found = query_figures(points, torch.tensor([0, 0, 1, 2]))

@@ -68,3 +68,9 @@ def test_without_a_gallery_every_rank_gets_the_answers_for_its_own_part(
         assert torch.equal(torch.cat([found[case]["alone"][place] for found in parts]), expected)
     for name, expected in whole[case]["alone figures"].items():
         assert torch.equal(torch.cat([found[case]["alone figures"][name] for found in parts]), expected), name
+
+
+def test_points_that_are_not_finite_on_one_rank_are_refused_by_all(
+    results: tuple[dict[str, Any], list[dict[str, Any]]],
+) -> None:
+    assert [found["refused"]["why"] for found in results[1]] == ["embeddings must be finite"] * 2
