@@ -70,7 +70,9 @@ def _posterior_mean(score_N: Floats, noise_sd: float, chosen: int) -> float:
 def required_models(sd: float, gap: float, level: float = 0.95, power: float = 0.8) -> int:
     """The smallest number of model pairs with which a paired t test finds `gap` with probability `power`.
 
-    `sd` is that of the difference of one pair. P(|T| > t_{n−1}) for T noncentral t, shift √n · gap/sd.
+    `sd` is that of one pair's difference, √(fold_sd² + seed_sd²) of a Comparison. P(T > t_{n−1}) for T
+    noncentral t, shift √n · gap/sd. Models here are independent: more repeats on the same folds do not lessen
+    fold_sd, nor class_sd, so this is the least that it takes.
     """
     if not (gap > 0 and sd >= 0 and 0 < level < 1 and 0 < power < 1):
         raise UserError(
