@@ -4,7 +4,8 @@ Q queries and G gallery points of one tile, D dimensions, C candidates kept, K t
 has the score −d²/2 = x·y − ‖x‖²/2 − ‖y‖²/2: one product of rows [x, −‖x‖²/2, 1] and [y, 1, −‖y‖²/2], higher
 is nearer, the same from both sides. With x, y counted from a common centre and u = 2⁻²⁴, an inner product of
 n terms is off by at most γ_n Σ|terms|, γ_n = nu/(1 − nu), in whatever order it is summed (Higham, *Accuracy
-and Stability*, §3.1), so that a score is off by at most E_i = γ_{D+8}/2 · (‖x_i‖ + max‖y‖)².
+and Stability*, §3.1), so that a score is off by at most E_i = γ_{D+9}/2 · (‖x_i‖ + max‖y‖)². Many dimensions
+are summed in parts: then the length of a part and the number of parts stand in place of D.
 
 The true k nearest score at least T_i − E_i when k points have been seen to score T_i or more. What scores
 below T_i − 2E_i is not among them; all else is a candidate.
@@ -26,6 +27,8 @@ _SPARE = 8
 """So many candidates beyond the depth are kept at least, for those that rounding hides."""
 _SHORT = 64
 """So many candidates are kept in order all the time; more are put in order once, at the end."""
+_PART = 1024
+"""Dimensions that are summed in one product."""
 _PIECE = 1 << 18
 """Numbers raised to float64 at once: they stay in the cache."""
 
@@ -95,9 +98,22 @@ class Points:
         return rows
 
 
+def scores(x_QD: Tensor, y_GD: Tensor, out: Tensor, spare: Tensor) -> Tensor:
+    """All products of the rows, in `out`; both buffers are at least as large, `spare` only for many parts."""
+    shape = len(x_QD), len(y_GD)
+    tile_QG, part_QG = (buffer[: shape[0] * shape[1]].view(shape) for buffer in (out, spare))
+    with full_precision(x_QD.device):
+        torch.mm(x_QD[:, :_PART], y_GD[:, :_PART].T, out=tile_QG)
+        for at in range(_PART, x_QD.shape[1], _PART):
+            part = slice(at, at + _PART)
+            tile_QG += torch.mm(x_QD[:, part], y_GD[:, part].T, out=part_QG)
+    return tile_QG
+
+
 def errors(query: Points, gallery: Points) -> Tensor:
     """E of every query, after the unit has been chosen so that squares neither overflow nor vanish."""
-    frame, terms = query.frame, query.x_ND.shape[1] + 8
+    frame, columns = query.frame, query.x_ND.shape[1] + 2
+    terms = min(columns, _PART) + -(-columns // _PART) + 6
     largest = float(torch.cat([query.norm_N, gallery.norm_N]).amax()) ** 0.5
     if largest > 0 and not 2.0**-16 < largest < 2.0**16:
         frame.unit = 2.0 ** -max(-500, round(math.log2(largest)))

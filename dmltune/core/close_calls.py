@@ -13,8 +13,8 @@ from dmltune.core.candidates import Frame, raised, slots
 
 _PIECE = 1 << 18
 """Differences held at once: they stay in the cache."""
-_TILE = 1 << 20
-"""Float64 products held at once."""
+_TILE = 1 << 21
+"""Float64 products, or coordinates, held at once."""
 
 
 def squared_distances(query: Tensor, gallery: Tensor, row_P: Tensor, index_P: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class CloseCalls:
         error_Q1 = 4 * (x_QD.shape[1] + 8) * 2.0**-53 * (norm_Q1.sqrt() + self.reach).square() + 1e-300
         index_QK = row_Q.new_full((len(row_Q), deepest), -1)
         squared_QK = x_QD.new_full((len(row_Q), deepest), torch.inf)
-        step = max(1, _TILE // len(row_Q))
+        step = max(1, _TILE // max(x_QD.shape))
         for at in range(0, len(self.kept_G), step):
             others_N = self.kept_G[at : at + step]
             y_ND = raised(self.gallery[others_N], torch.float64) - self.centre_D

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from dmltune.core import collectives
-from dmltune.core.candidates import LANES, Best, Frame, Points, errors, full_precision, kept
+from dmltune.core.candidates import LANES, Best, Frame, Points, errors, kept, scores
 from dmltune.core.close_calls import CloseCalls, by_distance, by_keys, squared_distances
 
 _TILE = 1 << 22
@@ -116,14 +116,15 @@ class _Search:
         most = kept(int(depth_Q.amax()))
         typical = kept(math.ceil(float(depth_Q.double().mean()))) if self.ordered else most
         mirrored = self.together and 12 * typical * count <= _STATE_BYTES
-        side = max(LANES, math.isqrt(_TILE))
-        lines = side if mirrored else max(LANES, min(side, _TILE // most))
-        columns = side if mirrored else max(LANES, _TILE // min(lines, count))
-        lines, columns = min(lines, _filled(count)), min(columns, _filled(available))
         width = self.query.shape[1] + 2
-        left, right, scores = (
+        longest = max(LANES, 4 * _TILE // width)  # blocks of points in many dimensions take room too
+        side = min(longest, max(LANES, math.isqrt(_TILE)))
+        lines = side if mirrored else max(LANES, min(side, _TILE // most))
+        columns = side if mirrored else min(longest, max(LANES, _TILE // min(lines, count)))
+        lines, columns = min(lines, _filled(count)), min(columns, _filled(available))
+        left, right, tile, spare = (
             torch.empty(_filled(n) * m, device=self.query.device)
-            for n, m in ((lines, width), (columns, width), (lines, _filled(columns)))
+            for n, m in ((lines, width), (columns, width), *[(lines, _filled(columns))] * 2)
         )
         found: dict[int, Best] = {}
         for start in range(0, count, lines):
@@ -132,9 +133,7 @@ class _Search:
             for first in range(start if mirrored else 0, available, columns):
                 last = min(first + columns, available)
                 y_GD = self.right.rows(first, last, 1, right)
-                tile_QG = scores[: len(x_QD) * len(y_GD)].view(len(x_QD), len(y_GD))
-                with full_precision(self.query.device):
-                    torch.mm(x_QD, y_GD.T, out=tile_QG)
+                tile_QG = scores(x_QD, y_GD, tile, spare)
                 if self.some_own:
                     self._forget_own(tile_QG, start, stop, first, last)
                 sides = [(start, stop, tile_QG, first), (first, last, tile_QG.T, start)]

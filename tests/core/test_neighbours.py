@@ -112,7 +112,7 @@ def test_deep_neighbourhoods_and_those_kept_block_by_block_are_exact(
         assert_exact(points[100:400], points[400:] if separate else None, k)
 
 
-@pytest.mark.parametrize("dim", [2, 64, 512])
+@pytest.mark.parametrize("dim", [2, 64, 512, 5000])
 @pytest.mark.parametrize("shift", [0, 30])
 @pytest.mark.parametrize("scale", [1e-17, 1, 1e15])
 def test_no_score_is_farther_off_than_its_bound(dim: int, shift: float, scale: float) -> None:
@@ -120,9 +120,8 @@ def test_no_score_is_farther_off_than_its_bound(dim: int, shift: float, scale: f
     frame = Frame(x)
     points = Points(x, frame, None)
     error = candidates.errors(points, points)
-    buffers = [torch.empty(320 * (dim + 2)) for _ in range(2)]
-    left, right = (points.rows(0, 300, side, buffers[side]) for side in (0, 1))
-    scores = (left @ right.T)[:300, :300].double()
+    left, right = (points.rows(0, 300, side, torch.empty(320 * (dim + 2))) for side in (0, 1))
+    scores = candidates.scores(left, right, torch.empty(320**2), torch.empty(320**2))[:300, :300].double()
     exact = -torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist").square() / 2
     off = (scores - exact * frame.unit**2).abs().amax(1)
     assert (off <= error).all()
@@ -187,16 +186,18 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("kind", ["random", "equal", "clusters"])
-def test_nothing_of_the_size_of_the_gallery_is_held(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("queries", [1, 100])
+def test_nothing_of_the_size_of_the_gallery_is_held(
+    kind: str, queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (neighbours, close_calls):
         monkeypatch.setattr(module, "_TILE", 1 << 14)
     monkeypatch.setattr(candidates, "_PIECE", 1 << 14)
     monkeypatch.setattr(close_calls, "_PIECE", 1 << 14)
-    gallery, query = points_of(kind, 6000, 96, 0), points_of(kind, 100, 96, 1)
+    gallery, query = points_of(kind, 6000, 96, 0), points_of(kind, queries, 96, 1)
     with Largest(gallery, query) as seen:
         nearest_neighbours(query, gallery, 3)
-    size = gallery.numel() * 4
-    assert seen.nbytes < size / 5
+    assert seen.nbytes < gallery.numel() * 4 / 5
 
 
 def test_only_surplus_equals_are_left_out() -> None:
