@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import statistics
 from dataclasses import asdict
 
 import numpy as np
@@ -226,7 +227,8 @@ def posterior_mean_by_loops(scores: list[float], noise: float, chosen: int) -> f
     points = max(80, min(400, int(4 * (max(scores) - min(scores)) / noise)))
     truths = [min(scores) + (max(scores) - min(scores)) * g / (points - 1) for g in range(points)]
     prior = [1 / points] * points
-    counts = [0.6 if i == chosen else 1.0 for i in range(len(scores))]
+    luck = min(1.0, noise**2 / statistics.variance(scores))
+    counts = [1 - luck / 2 if i == chosen else 1.0 for i in range(len(scores))]
     like = [[math.exp(-0.5 * ((y - t) / noise) ** 2) for t in truths] for y in scores]
     for _ in range(100):
         new = [0.0] * points

@@ -66,13 +66,14 @@ def test_a_gap_of_one_sd_is_found_four_times_in_five_when_pairs_share_most_of_it
 
 
 @pytest.mark.parametrize("n", [6, 12, 30, 100])
-@pytest.mark.parametrize("shape", ["alike", "normal", "tail of bad trials", "plateau and cliff"])
+@pytest.mark.parametrize("shape", ["alike", "normal", "wide", "tail of bad trials", "plateau and cliff"])
 def test_the_correction_removes_four_fifths_of_the_winners_bias(n: int, shape: str) -> None:
     random, before, after, draws = np.random.default_rng(3), [], [], 300 if n < 100 else 120
     for _ in range(draws):
         truth = {
             "alike": np.zeros(n),
             "normal": random.normal(size=n),
+            "wide": 2 * random.normal(size=n),
             "tail of bad trials": -random.exponential(2.0, n),
             "plateau and cliff": np.where(random.random(n) < 0.6, 0.3 * random.normal(size=n), -3.0),
         }[shape]
