@@ -65,10 +65,10 @@ def test_a_gap_of_one_sd_is_found_four_times_in_five_when_pairs_share_most_of_it
     assert np.mean(found) >= 0.8
 
 
-@pytest.mark.parametrize("n", [6, 12, 30, 100])
+@pytest.mark.parametrize("n", [6, 12, 40])
 @pytest.mark.parametrize("shape", ["alike", "normal", "wide", "tail of bad trials", "plateau and cliff"])
 def test_the_correction_removes_four_fifths_of_the_winners_bias(n: int, shape: str) -> None:
-    random, before, after, draws = np.random.default_rng(3), [], [], 300 if n < 100 else 120
+    random, before, after, draws = np.random.default_rng(3), [], [], 200
     for _ in range(draws):
         truth = {
             "alike": np.zeros(n),
