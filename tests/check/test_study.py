@@ -26,7 +26,9 @@ KEYS = ("winner", "reference", "baseline")
 
 @pytest.fixture(scope="module")
 def search(place: Place) -> dict[str, Any]:
-    return place.search("birds", *TINY, "--trials", "4")
+    found = place.search("birds", *TINY, "--trials", "4")
+    assert not (place.store / FILE).exists()  # a search opens nothing
+    return found
 
 
 def runs(place: Place, name: str) -> dict[str, Any]:
@@ -231,7 +233,7 @@ def test_what_cannot_be_checked_is_one_line(place: Place, search: dict[str, Any]
         ("birds", "references.proxies=2", "--name", "x"): "is what the configurations differ in",
         ("birds", "--repeats", "0"): "must be a whole number of at least 1; got 0",
     }
-    lines = len((place.store / FILE).read_text().splitlines()) if (place.store / FILE).exists() else 0
+    openings = Ledger(Store(place.store)).entries()
     for words, message in mistakes.items():
         code, out, errors = place.run("check", *words)
         assert (code, out) == (2, ""), errors
@@ -245,4 +247,4 @@ def test_what_cannot_be_checked_is_one_line(place: Place, search: dict[str, Any]
     assert plan["baseline_search"] == ["optimizer.lr"]
     assert (plan["protocol"], plan["folds"], plan["repeats"], plan["trained"]) == ("fair", 4, 3, 0)
     assert len(plan["members"]) == 12 * len(plan["configurations"])
-    assert len((place.store / FILE).read_text().splitlines()) == lines  # nothing was opened
+    assert Ledger(Store(place.store)).entries() == openings  # nothing was opened
