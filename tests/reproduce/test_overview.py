@@ -88,6 +88,13 @@ def test_single_models_are_ranked_and_never_marked() -> None:
     assert [(place.index, place.mark, place.p_next) for place in places] == [(1, "", None), (0, "", None)]
 
 
+def test_intervals_without_any_width_mark_nobody() -> None:
+    ours = grid(0.5)
+    base = {(fold, seed + 50): score for (fold, seed), score in grid(0.1).items()}
+    assert welch(candidate(ours), candidate(base)) is None
+    assert [place.mark for place in ranked([candidate(ours), candidate(base)])] == ["", ""]
+
+
 def test_searches_of_one_method_share_a_row_and_data_sets_are_columns() -> None:
     cars = birds(0.4, 0.35, 0.3, data="cars196", space_name="cars-ccp", fingerprint="aaaa")
     found = overview([birds(0.30, 0.27, 0.22), Checked("cars-check", "parent-of-cars", cars.document)])
