@@ -1,8 +1,8 @@
 """Mean ± confidence interval over folds and seeds.
 
-M models of one configuration: score_m = μ + fold_f(m) + seed_m, folds and seeds drawn at random. The estimate
-is the plain mean; how far it may be from μ depends on whether folds matter, which four folds cannot tell for
-sure.
+M models of one configuration: score_m = μ + fold_f(m) + seed_m, folds and seeds drawn at random. The
+estimate is the plain mean; how far it may be from μ depends on whether folds matter, which four folds
+cannot tell for sure.
 
     W   mean square within folds    = σ_seed²,                        M − F degrees of freedom
     B   mean square between folds   = σ_seed² + R σ_fold²,            F − 1 degrees of freedom
