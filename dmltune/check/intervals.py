@@ -1,7 +1,8 @@
 """Mean ± confidence interval over folds and seeds.
 
-M models of one configuration: score_m = μ + fold_f(m) + seed_m, folds and seeds drawn at random. The
-estimate is the plain mean; how far it may be from μ depends on whether folds matter, which four folds
+M models of one configuration: score_m = μ + fold_f(m) + seed_m, folds and seeds drawn at random,
+seeds anew for every fold: what one seed does on all folds alike (its first weights) would pass for certainty.
+The estimate is the plain mean; how far it may be from μ depends on whether folds matter, which four folds
 cannot tell for sure.
 
     W   mean square within folds    = σ_seed²,                        M − F degrees of freedom

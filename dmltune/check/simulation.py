@@ -2,12 +2,14 @@
 
 Average precision of query q of class c under model (f, s) of configuration k:
 
-    gap_k + fold_f + pair_fs + interaction_kf + seed_kfs + class_c + preference_kc + mood_kfsc + query_q +
-    noise_kfsq
+    gap_k + fold_f + pair_fs + interaction_kf + seed_kfs + start_ks
+    + class_c + preference_kc + mood_kfsc + query_q + noise_kfsq
 
 Everything is normal with mean 0. `fold`, `pair`, `class` and `query` are common to both configurations and
 vanish in their difference. `interaction` and `preference` tell configurations apart: two equal ones have
-neither. K configurations, M = F·R models of each, Q queries, C classes.
+neither. `start` is what a seed does on every fold alike (its first weights) when folds are trained from the
+same seeds: a check must not do that, and the simulation shows why.
+K configurations, M = F·R models of each, Q queries, C classes.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class Truth:
     pair: float = 0.0
     interaction: float = 0.0
     seed: float = 0.7
+    start: float = 0.0
     klass: float = 5.0
     preference: float = 0.0
     mood: float = 1.0
@@ -42,7 +45,7 @@ class Truth:
     def sd_of_a_model(self) -> float:
         """Of a single model's score around the mean of its configuration, on the same test classes."""
         mood = self.mood**2 * (1 + self.unequal**2) / self.classes
-        scatter = self.fold**2 + self.pair**2 + self.interaction**2 + self.seed**2
+        scatter = self.fold**2 + self.pair**2 + self.interaction**2 + self.seed**2 + self.start**2
         return math.sqrt(scatter + mood + self.noise**2 / self.queries)
 
 
@@ -69,6 +72,7 @@ def draw(truth: Truth, gap: float, random: np.random.Generator) -> Drawn:
 
     model_KM = normal(t.fold, folds)[fold_M] + normal(t.pair, folds * repeats)
     model_KM = model_KM + normal(t.interaction, 2, folds)[:, fold_M] + normal(t.seed, 2, folds * repeats)
+    model_KM = model_KM + np.tile(normal(t.start, 2, repeats), folds)
     class_KMC = normal(t.klass, t.classes) + normal(t.preference, 2, 1, t.classes)
     class_KMC = class_KMC + normal(t.mood, 2, folds * repeats, t.classes)
     query_KMQ = normal(t.query, len(class_Q)) + normal(t.noise, 2, folds * repeats, len(class_Q))
