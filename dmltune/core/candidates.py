@@ -50,8 +50,9 @@ class Frame:
     def norms(self, x_ND: Tensor) -> Tensor:
         """‖x − centre‖² in float64 of points that must be finite."""
         step = max(1, _PIECE // max(1, x_ND.shape[1]))
-        pieces = [self.of(x_ND[at : at + step]).double().square_().sum(1) for at in range(0, len(x_ND), step)]
-        norm_N = torch.cat(pieces) if pieces else x_ND.new_zeros(0, dtype=torch.float64)
+        norm_N = torch.empty(len(x_ND), dtype=torch.float64, device=x_ND.device)
+        for at in range(0, len(x_ND), step):
+            norm_N[at : at + step] = self.of(x_ND[at : at + step]).double().square_().sum(1)
         if not bool(norm_N.isfinite().all()):
             raise ValueError("embeddings must be finite")
         return norm_N

@@ -109,11 +109,11 @@ def first_of_equals(points_ND: Tensor, most: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     odd_D = (torch.randint(1 << 62, (points_ND.shape[1],), generator=generator) | 1).to(points_ND.device)
     step = max(1, _PIECE // max(1, points_ND.shape[1]))
-    hashes = []
+    hash_N = torch.empty(len(points_ND), dtype=torch.int64, device=points_ND.device)
     for at in range(0, len(points_ND), step):
         bits_ND = (raised(points_ND[at : at + step], torch.float64) + 0.0).view(torch.int64)  # −0 is 0
-        hashes.append(((bits_ND ^ (bits_ND >> 29)) * odd_D).sum(1))
-    hash_N, order_N = torch.cat(hashes).sort(stable=True)
+        hash_N[at : at + step] = ((bits_ND ^ (bits_ND >> 29)) * odd_D).sum(1)
+    hash_N, order_N = hash_N.sort(stable=True)
     _, group_N, count_C = torch.unique_consecutive(hash_N, return_inverse=True, return_counts=True)
     first_N = (count_C.cumsum(0) - count_C)[group_N]
     late = ((torch.arange(len(hash_N), device=hash_N.device) - first_N) >= most).nonzero().squeeze(1)
