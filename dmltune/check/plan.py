@@ -23,7 +23,7 @@ from dmltune.train.build import training_images
 
 FILE = "plan.json"
 REPEATS = 3
-FIRST_SEED = 1000  # searches use small ones
+SEEDS = 1000  # a fold has so many of its own, fold 0 from here on; searches use smaller ones
 FAIR = "fair"
 
 
@@ -101,18 +101,21 @@ class Plan:
             for repeat in range(self.repeats)
             for fold in range(self.folds)
             for one in self.configurations
-            for seed in [self.seeds()[repeat]]
+            for seed in [self.seeds(fold)[repeat]]
         ]
 
-    def seeds(self) -> list[int]:
-        """Of the repeats; none that one of the searches used."""
+    def seeds(self, fold: int) -> list[int]:
+        """Of the repeats of a fold; none that the search used, and none of another fold: what the same first
+        weights do on all folds alike would look like certainty (intervals.py). Configurations share them, so
+        that their models can be compared in pairs.
+        """
         used = {one.experiment.seed for one in self.configurations}
-        free: Iterator[int] = (seed for seed in itertools.count(FIRST_SEED) if seed not in used)
+        free: Iterator[int] = (seed for seed in itertools.count(SEEDS * (fold + 1)) if seed not in used)
         return list(itertools.islice(free, self.repeats))
 
     def first(self) -> Experiment:
         """What stands for the check where an experiment is compared: the same for every session."""
-        return self._member(self.configurations[0], 0, self.seeds()[0])
+        return self._member(self.configurations[0], 0, self.seeds(0)[0])
 
     def _member(self, one: Configuration, fold: int, seed: int) -> Experiment:
         where = {"objective.protocol": self.protocol, "fold": fold, "seed": seed}
@@ -172,8 +175,8 @@ def planned(
     most = splits.folds(protocol)
     if folds is not None and not 1 <= folds <= most:
         raise UserError(f"--folds must be 1 to {most} under protocol {protocol}; got {folds}")
-    if repeats is not None and repeats < 1:
-        raise UserError(f"--repeats must be at least 1; got {repeats}")
+    if repeats is not None and not 1 <= repeats < SEEDS:
+        raise UserError(f"--repeats must be 1 to {SEEDS - 1}; got {repeats}")
     if before is None:
         return Plan(protocol, folds or most, repeats or REPEATS, baseline, tuple(configurations))
     if before.protocol != protocol:

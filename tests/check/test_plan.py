@@ -34,8 +34,8 @@ def plan(*given: Configuration, before: Plan | None = None, **asked: int) -> Pla
 def test_every_configuration_is_trained_for_every_fold_and_seed_under_the_protocol_of_the_check() -> None:
     members = plan(WINNER, BASELINE, folds=2, repeats=2).members()
     assert [member.name for member in members] == [
-        f"{key}-fold{fold}-seed{seed}"
-        for seed in (1000, 1001)
+        f"{key}-fold{fold}-seed{1000 * (fold + 1) + repeat}"
+        for repeat in (0, 1)
         for fold in (0, 1)
         for key in ("winner", "baseline")
     ]
@@ -43,12 +43,14 @@ def test_every_configuration_is_trained_for_every_fold_and_seed_under_the_protoc
         assert (member.experiment.fold, member.experiment.seed) == (member.fold, member.seed)
         assert member.experiment.objective.protocol == "fair"
         assert not member.experiment.searchable
-    assert len({member.name for member in plan(WINNER, BASELINE).members()}) == 2 * 4 * 3
+    whole = plan(WINNER, BASELINE).members()
+    assert len({member.name for member in whole}) == 2 * 4 * 3
+    assert len({member.seed for member in whole}) == 4 * 3  # no two folds start from the same weights
 
 
 def test_a_seed_that_a_search_used_is_not_used_again() -> None:
     unlucky = replace(BASELINE, experiment=BASELINE.experiment.with_values({"seed": 1001}))
-    assert plan(unlucky, repeats=3).seeds() == [1000, 1002, 1003]
+    assert plan(unlucky, repeats=3).seeds(0) == [1000, 1002, 1003]
 
 
 def test_the_same_name_only_adds(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_another_baseline_or_protocol_under_the_same_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folds", "repeats", "message"), [(5, 1, "1 to 4"), (0, 1, "1 to 4"), (1, 0, "1; got 0")]
+    ("folds", "repeats", "message"), [(5, 1, "1 to 4"), (0, 1, "1 to 4"), (1, 0, "1 to 999; got 0")]
 )
 def test_more_folds_than_the_protocol_has_are_one_line(folds: int, repeats: int, message: str) -> None:
     with pytest.raises(UserError, match=message):

@@ -21,6 +21,7 @@ from dmltune.store import Store
 from dmltune.train.examine import read
 
 TINY = ("data.classes=40", "batch.size=32", "scheduler=none", "max_steps=8", "validate_every=4")
+SEEDS = ((1000, 1001), (2000, 2001))  # of the two folds
 KEYS = ("winner", "reference", "baseline")
 
 
@@ -90,7 +91,7 @@ def test_a_check_is_killed_continued_with_more_repeats_and_repeats_nothing(
     keys = [row["key"] for row in document["configurations"]]
     assert set(keys) <= set(KEYS)
     assert "baseline" in keys
-    members = {f"{key}-fold{fold}-seed{seed}" for key in keys for fold in (0, 1) for seed in (1000, 1001)}
+    members = {f"{key}-fold{fold}-seed{seed}" for key in keys for fold in (0, 1) for seed in SEEDS[fold]}
     assert set(after) == {"parent", *members}
     assert {run.info.status for run in after.values()} == {"FINISHED"}
     for name in members:
@@ -188,7 +189,7 @@ def check_ensemble(row: dict[str, Any], folder: Path, labels: list[int]) -> None
     found = row["ensemble"]["map_at_r"]
     assert (found["collections"], found["dim"]) == (4, 256)
     scores = []
-    for seeds in itertools.product((1000, 1001), repeat=2):
+    for seeds in itertools.product(*SEEDS):
         names = [f"{row['key']}-fold{fold}-seed{seed}" for fold, seed in enumerate(seeds)]
         emb = torch.cat([read(folder / name, "emb")[0]["emb"] for name in names], dim=1)
         scores.append(np.nanmean(precision_by_loops(emb, labels)[0]))
