@@ -3,10 +3,11 @@
     experiment = dmltune.load_experiment("glyphs-ccp")
     result = dmltune.search(experiment, space_name="glyphs-ccp", trials=12)
     for report in dmltune.train(experiment): ...
-    dmltune.evaluate(result.name, split="test")
+    dmltune.check(result.name).to_dict()            # unseen classes, folds × seeds, statistics
+    dmltune.evaluate(result.name)
 
 Names are loaded when they are used: `import dmltune` is quick, and torch, Ray and MLflow come when something
-needs them. `dmltune.train` and `dmltune.search` are packages that can be called.
+needs them. `dmltune.train`, `dmltune.search` and `dmltune.check` are packages that can be called.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dmltune.check.study import check
     from dmltune.errors import UserError
     from dmltune.evaluation import evaluate
     from dmltune.experiment import Experiment, load_experiment
     from dmltune.search.run import search
     from dmltune.train.local import train
 
-__all__ = ["Experiment", "UserError", "evaluate", "load_experiment", "search", "train"]
+__all__ = ["Experiment", "UserError", "check", "evaluate", "load_experiment", "search", "train"]
 
 _HOMES = {
     "Experiment": "dmltune.experiment",
     "load_experiment": "dmltune.experiment",
     "UserError": "dmltune.errors",
     "search": "dmltune.search",
+    "check": "dmltune.check",
     "train": "dmltune.train",
     "evaluate": "dmltune.evaluation",
 }
@@ -37,4 +40,4 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'dmltune' has no attribute '{name}'")
     home = importlib.import_module(_HOMES[name])
-    return home if name in ("search", "train") else getattr(home, name)
+    return home if name in ("search", "train", "check") else getattr(home, name)

@@ -19,6 +19,7 @@ from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.store import Store
+from dmltune.train import embedding
 from dmltune.train.build import build_embedder, check
 
 SPACE = """
@@ -75,7 +76,7 @@ def test_queries_are_ranked_against_the_gallery_only(seed: int) -> None:
     emb_ND = torch.from_numpy(rng.normal(size=(40, 3)))
     chosen = rng.permutation(40)[:30]
     images = image_set(labels, query)
-    found = evaluation._metrics(emb_ND[torch.from_numpy(chosen)], images, chosen)
+    found = embedding.retrieval(emb_ND[torch.from_numpy(chosen)], images, chosen)
     points, kinds = emb_ND[torch.from_numpy(chosen)].tolist(), [labels[i] for i in chosen]
     asks = [query[i] for i in chosen]
     expected = by_loops(points, kinds, asks, [not ask for ask in asks])
@@ -86,7 +87,7 @@ def test_without_queries_every_image_asks_all_others() -> None:
     rng = np.random.default_rng(7)
     labels = rng.integers(0, 6, 30).tolist()
     emb_ND = torch.from_numpy(rng.normal(size=(30, 3)))
-    found = evaluation._metrics(emb_ND, image_set(labels, None), range(30))
+    found = embedding.retrieval(emb_ND, image_set(labels, None), range(30))
     expected = by_loops(emb_ND.tolist(), labels, [True] * 30, [True] * 30)
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
@@ -125,7 +126,7 @@ def test_in_shop_is_evaluated_queries_against_gallery(
     embedder = build_embedder(experiment, "l2").eval()
     about = {"experiment": experiment.to_dict(), "normalise": "l2", "data": "0" * 16, "step": 10}
     monkeypatch.setattr(evaluation, "Tracker", OneRun)
-    monkeypatch.setattr(evaluation.checkpoint, "load_model", lambda folder: (embedder.state_dict(), about))
+    monkeypatch.setattr(embedding.checkpoint, "load_model", lambda folder: (embedder.state_dict(), about))
 
     document = evaluation.evaluate("tiny", split="test", store=Store(tmp_path), data_root=tmp_path)
 

@@ -12,7 +12,10 @@ from dmltune.cli.output import output
 from dmltune.cli.parser import Parser
 from dmltune.errors import UserError, nearest
 
-COMMANDS = ("search", "train", "evaluate", "spaces", "methods", "data", "reproduce", "ui", "doctor", "submit")
+COMMANDS = (
+    *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
+    *("data", "reproduce", "ui", "doctor", "submit"),
+)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
@@ -74,7 +77,7 @@ def overview() -> str:
         "examples:",
         "  dmltune spaces                                    what can be searched",
         "  dmltune search glyphs-ccp --trials 12 --name demo",
-        "  dmltune evaluate demo --split test                the winner on unseen classes",
+        "  dmltune check demo                                the winner on unseen classes, and is it noise",
         "  dmltune ui                                        every run, in the browser",
         "",
         "dmltune COMMAND --help shows the options of a command and more examples.",

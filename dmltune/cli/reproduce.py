@@ -1,4 +1,4 @@
-"""`dmltune reproduce`: a study of the papers, run here: its table, its picture."""
+"""`dmltune reproduce`: a study or a table of the papers, run here and shown beside theirs."""
 
 from __future__ import annotations
 
@@ -16,49 +16,149 @@ if TYPE_CHECKING:
 
     from dmltune.reproduce.collage import Study
     from dmltune.reproduce.synthetic_run import SyntheticStudy
+    from dmltune.reproduce.table_runs import Outcome
+    from dmltune.reproduce.table_studies import Beside
+    from dmltune.store import Store
 
-SUMMARY = "run a study of the papers: its table and its picture"
+SUMMARY = "a study of the papers run here, or a table of theirs with ours beside it"
 EXAMPLES = """\
   dmltune reproduce synthetic                       a minute, one core
   dmltune reproduce collage                         48 trainings, two at a time
   dmltune reproduce collage --poolings gap,gsp --seeds 1 --name quick
-  dmltune reproduce collage data.name=cifar_collage --name cifar
+  dmltune reproduce 3.1                             the paper's figures, and ours where something was run
+  dmltune reproduce 3.1 --run --rows C2+CCP-L --data CUB --data-root ~/data
+  dmltune reproduce 3.1 --run --data CUB --name quick data.size=128 max_steps=100 --repeats 1
 """
 STUDIES = ("synthetic", "collage")
+TABLES = (
+    *("3.1", "3.2", "3.3", "5.1", "5.2", "5.3", "5.4", "sft1", "sft2", "sft3", "sft4", "sft5", "sft6"),
+    *("ms1", "ms2", "ms3"),
+)
+OF_STUDIES = {"seeds": "--repeats", "steps": "max_steps=N", "poolings": "--rows"}
+OF_TABLES = ("run", "rows", "data", "repeats", "folds", "workers")
 
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "study",
         metavar="STUDY",
-        choices=STUDIES,
-        help="synthetic: tokens under gap and gsp (thesis 5.3.1); collage: fifteen poolings (5.3.2)",
+        help="synthetic: tokens under gap and gsp (thesis 5.3.1); collage: fifteen poolings (5.3.2); "
+        f"or a table: {', '.join(TABLES)}, or a YAML file like those",
     )
     parser.add_argument(
         "overrides",
         metavar="key=value",
         nargs="*",
         type=override,
-        help="collage: changes to the space `collage` by dotted key, such as data.name=cifar_collage",
+        help="changes by dotted key: to the space `collage`, such as data.name=cifar_collage, or to every "
+        "training of a table",
     )
-    parser.add_argument("--seeds", type=at_least(1), default=3, metavar="N", help="how many (default: 3)")
+    parser.add_argument("--seeds", type=at_least(1), metavar="N", help="studies: how many (default: 3)")
     parser.add_argument(
-        "--steps", type=at_least(1), metavar="N", help="of every training (default: the study's)"
+        "--steps", type=at_least(1), metavar="N", help="studies: of every training (default: the study's)"
     )
     parser.add_argument(
         "--poolings", metavar="A,B", help="collage: only these, gsp+zero_shot among them (default: all)"
     )
+    parser.add_argument("--run", action="store_true", help="tables: train what is chosen and not there yet")
+    parser.add_argument(
+        "--rows", metavar="A,B", help="tables: only these; with --run their baselines come too"
+    )
+    parser.add_argument("--data", metavar="A,B", help="tables: only these data sets")
+    parser.add_argument(
+        "--repeats", type=at_least(1), metavar="N", help="tables: models of every fold (default: 3)"
+    )
+    parser.add_argument(
+        "--folds", type=at_least(1), metavar="N", help="tables: only the first N folds (default: all, 4)"
+    )
     parser.add_argument("--name", help="of its runs (default: the study's); an existing one is continued")
     parser.add_argument(
-        "--concurrent", type=at_least(1), metavar="N", help="collage: trainings at a time (default: cores)"
+        "--workers", type=at_least(1), metavar="N", help="tables: processes of every training (default: 1)"
     )
-    parser.add_argument("--address", help="collage: a Ray cluster to run on (default: this machine)")
+    parser.add_argument(
+        "--concurrent", type=at_least(1), metavar="N", help="trainings at a time (default: cores)"
+    )
+    parser.add_argument("--address", help="a Ray cluster to run on (default: this machine)")
     add_places(parser)
     add_format(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
+    if args.study not in STUDIES:
+        return table(args, out)
+    for option in OF_TABLES:
+        if getattr(args, option):
+            raise UserError(f"--{option} is for tables; the study {args.study} has none, leave it out.")
+    args.seeds = args.seeds or 3
     return synthetic(args, out) if args.study == "synthetic" else collage(args, out)
+
+
+def table(args: argparse.Namespace, out: Output) -> int:
+    """Without --run nothing is trained or opened: what this store has is shown beside the print."""
+    for option, instead in OF_STUDIES.items():
+        if getattr(args, option):
+            raise UserError(f"--{option} is for studies; for table {args.study} use {instead}.")
+    from dmltune.cli import INTERRUPTED
+    from dmltune.experiment.places import is_path
+    from dmltune.experiment.wording import near_or_list
+    from dmltune.reproduce.paper_tables import table_names
+    from dmltune.reproduce.studies import there
+    from dmltune.reproduce.table_cells import document
+    from dmltune.reproduce.table_studies import beside
+    from dmltune.store import Store
+
+    if args.study not in (known := table_names()) and not is_path(args.study):
+        hint = near_or_list(args.study, [*STUDIES, *known], "there are")
+        raise UserError(f"no study or table '{args.study}'{hint}")
+    if not args.run:
+        refuse_what_needs_run(args)
+    asked = beside(args.study, args.name, listed(args.rows), listed(args.data))
+    store = Store.at(args.store)
+    outcome = train(args, asked, store) if args.run else None
+    names = [study.name for study in asked.studies()]
+    found = document(asked, list(there(store, names)) if names else [], args.data_root)
+    if outcome is not None:
+        found |= {"refused": outcome.refused, "failed": outcome.failed, "stopped": outcome.stopped}
+    out.document(found)
+    from dmltune.report.paper_table import paper_table
+
+    out.show(*paper_table(found))
+    if outcome is None:
+        return 0
+    for study, reason in outcome.refused.items():
+        out.show(f"{study} was not run: {reason}")
+    for member, reason in outcome.failed.items():
+        out.show(f"{member} failed: {reason}")
+    if outcome.stopped:
+        out.show("stopped before its end; the same command continues")
+        return INTERRUPTED
+    return 1 if outcome.refused or outcome.failed else 0
+
+
+def train(args: argparse.Namespace, asked: Beside, store: Store) -> Outcome:
+    from dmltune.reproduce.table_runs import Layout, run_table
+
+    return run_table(
+        asked,
+        overrides=args.overrides,
+        repeats=args.repeats,
+        folds=args.folds,
+        layout=Layout(args.workers or 1, args.concurrent, args.address),
+        store=store,
+        data_root=args.data_root,
+        say=say,
+    )
+
+
+def refuse_what_needs_run(args: argparse.Namespace) -> None:
+    for option in ("overrides", "repeats", "folds", "workers", "concurrent", "address"):
+        if given := getattr(args, option):
+            word = given[0] if option == "overrides" else f"--{option}"
+            raise UserError(f"{word} is for trainings; add --run to train, or leave it out.")
+
+
+def listed(words: str | None) -> list[str]:
+    return [word.strip() for word in words.split(",") if word.strip()] if words else []
 
 
 def synthetic(args: argparse.Namespace, out: Output) -> int:

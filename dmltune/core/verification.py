@@ -6,7 +6,7 @@ N pairs with a score each, the higher the more alike. A threshold t accepts the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,26 +14,48 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+_BLOCK = 1 << 20
+"""Scores looked at together."""
+
 
 def tar_at_far(scores: Any, same: Any, fars: Sequence[float]) -> list[float]:
     """For every far: the largest share of the same pairs accepted by a threshold that accepts at most the
     share `far` of the other pairs.
 
-    Exact. Equal scores are accepted or refused together; a FAR of 0 refuses every other pair. O(N): the
-    thresholds are found by selection in a copy of the other pairs' scores, not by sorting.
+    Exact. Equal scores are accepted or refused together; a FAR of 0 refuses every other pair. O(N) in time;
+    beyond the scores of the same pairs only the highest of the other pairs are held, so many as the largest
+    FAR accepts, and memory-mapped arrays are read block by block.
     """
     score_N, same_N = _pairs(scores, same)
-    other = score_N[~same_N]
-    own = score_N[same_N]
-    allowed = [_allowed(far, len(other)) for far in fars]
+    others = len(same_N) - int(np.count_nonzero(same_N))
+    allowed = [_allowed(far, others) for far in fars]
     # The best threshold lies just above the score of the first other pair that may not be accepted.
-    places = sorted({len(other) - 1 - count for count in allowed if count < len(other)})
-    if places:
-        other.partition(places)
+    highest = _highest_others(score_N, same_N, max([0, *(n + 1 for n in allowed if n < others)]))
+    own = np.concatenate([score_N[block][same_N[block]] for block in _blocks(score_N)])
     return [
-        float(np.count_nonzero(own > other[-1 - count]) / len(own)) if count < len(other) else 1.0
+        float(np.count_nonzero(own > highest[-1 - count]) / len(own)) if count < others else 1.0
         for count in allowed
     ]
+
+
+def _highest_others(score_N: NDArray[Any], same_N: NDArray[np.bool_], count: int) -> NDArray[Any]:
+    """The `count` highest scores of pairs that are not the same, ascending."""
+    size = _BLOCK if count < len(score_N) // 8 else len(score_N)
+    kept = score_N[:0]
+    for block in _blocks(score_N, size) if count else ():
+        other = score_N[block][~same_N[block]]
+        if len(kept) == count:  # what is not above the lowest of them changes nothing
+            other = other[other > kept[0]]
+        kept = np.concatenate([kept, other]) if len(kept) else other
+        if len(kept) > count:
+            kept.partition(len(kept) - count)
+            kept = kept[len(kept) - count :]
+    kept.sort()
+    return kept
+
+
+def _blocks(x_N: NDArray[Any], size: int = _BLOCK) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, len(x_N), size))
 
 
 def accuracy(scores: Any, same: Any, folds: int = 10) -> tuple[float, float]:
@@ -89,7 +111,7 @@ def _pairs(scores: Any, same: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     score_N, same_N = _array(scores), _array(same).astype(np.bool_, copy=False)
     if score_N.shape != same_N.shape or score_N.ndim != 1:
         raise ValueError(f"every pair needs a score; got {same_N.shape} pairs and {score_N.shape} scores")
-    if np.isnan(score_N).any():
+    if any(np.isnan(score_N[block]).any() for block in _blocks(score_N)):
         raise ValueError("scores must be numbers; got nan")
     if same_N.all() or not same_N.any():
         raise ValueError(f"pairs of both kinds are needed; got {int(same_N.sum())} same of {len(same_N)}")

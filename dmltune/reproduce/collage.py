@@ -170,7 +170,9 @@ def _train(
                 failed[key] = report.failure
             elif report.finished:
                 torch.set_num_threads(team.layout.threads)  # trainings have the other cores
-                found = evaluate(run_id, split="test", store=series.store, data_root=data_root)
+                found = evaluate(
+                    run_id, split="test", store=series.store, data_root=data_root, kind="reproduce"
+                )
                 series.keep(key, {"run_id": run_id, "validation": report.best_score, "test": found})
                 say(line(key, report) + f", test {100 * found['map_at_r']:.1f} %")
                 continue

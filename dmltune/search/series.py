@@ -18,6 +18,7 @@ from dmltune.search.parent import about
 from dmltune.store import Store
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
+from dmltune.train.examine import examined
 from dmltune.train.many import Crew, finished_report
 from dmltune.train.orders import Order, Report
 
@@ -68,12 +69,16 @@ class Series:
         crew: Crew,
         members: Mapping[str, Experiment],
         data_root: Path | None,
+        opening: str = "",
     ) -> Iterator[tuple[str, str, Report]]:
         """(member, run id, report) per validation, each already in its run. After the last report of a member
         its run is over and has the model; the same call again goes on where this one was stopped.
+
+        With an `opening` (a line of the test ledger) the workers also measure on the test classes.
         """
         self._data_root = data_root
-        yield from self._finished(members)
+        done = {member for member in members if self._done(member, opening)}
+        yield from self._finished({member: members[member] for member in members if member in done})
         metric = {member: experiment.objective.metric for member, experiment in members.items()}
         orders = {
             f"{self.name}/{member}": Order(
@@ -81,9 +86,10 @@ class Series:
                 experiment=experiment.to_dict(),
                 folder=str(self.member_folder(member)),
                 data_root=str(Path(data_root).absolute()) if data_root else None,
+                opening=opening,
             )
             for member, experiment in members.items()
-            if finished_report(self.member_folder(member)) is None
+            if member not in done
         }
         written: dict[str, set[int]] = {}
         for order_id, report in crew.train(orders.values()):
@@ -114,6 +120,10 @@ class Series:
             self.tracker.close_run(run_id, "interrupted", reason)
         self._under_way.clear()
         self.tracker.close_run(self.parent, state, reason)
+
+    def _done(self, member: str, opening: str) -> bool:
+        folder = self.member_folder(member)
+        return finished_report(folder) is not None and (not opening or examined(folder))
 
     def _finished(self, members: Mapping[str, Experiment]) -> Iterator[tuple[str, str, Report]]:
         """Killed between the end of a training and `keep`: the end once more."""

@@ -17,6 +17,7 @@ class Order:
     folder: str
     data_root: str | None = None
     threads: int = 1
+    opening: str = ""  # the line of the test ledger that lets the workers measure on test classes at the end
 
 
 @dataclass(frozen=True)

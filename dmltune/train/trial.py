@@ -2,6 +2,7 @@
 
 last/   everything that resuming needs, replaced at every validation
 best/   the embedder of the best validation, as it is served (safetensors and JSON)
+test.safetensors   what it does on the test classes; only of an order that carries an opening
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dmltune.core.fit import Progress, fit
 from dmltune.data.feed import Feed
 from dmltune.experiment import Experiment
 from dmltune.train.build import build_run, training_images
+from dmltune.train.examine import examine
 from dmltune.train.orders import Order, Report
 
 
@@ -27,7 +29,7 @@ def run_trial(
     """Yields a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
 
     A checkpoint found in the folder is continued; its report comes again, because whoever asked for it may
-    have died.
+    have died. The last report comes after the test classes were measured, where that was ordered.
     """
     experiment = Experiment.from_dict(order.experiment)
     folder = Path(order.folder)
@@ -40,6 +42,8 @@ def run_trial(
             tensors, meta = checkpoint.load(last)
             run.restore(tensors, meta["run"])
             report = Report(**meta["report"])
+            if report.finished:
+                examine(order, device)
             yield report
             if report.finished:
                 return
@@ -55,6 +59,8 @@ def run_trial(
                     _save_best(folder / "best", run, experiment, order, progress)
                 tensors, meta = run.state()
                 checkpoint.save(last, tensors, {"run": meta, "report": vars(report)})
+            if report.finished:
+                examine(order, device)
             yield report
             number += 1
             began = time.perf_counter()

@@ -1,0 +1,239 @@
+"""Is one configuration better than another, and by how much? Paired over models, queries and classes.
+
+d_mq is the difference in average precision of query q between the two models that share fold and seed, w_c
+the share of class c among the queries:  D_m = Σ_c w_c d_mc,  D = mean of D_m.  Two sources make D differ from
+a repetition:
+
+    models    other folds, other seeds               variance_of_mean(D_m), intervals.py
+    classes   other test classes of the same kind    covariance of D_m and D_n, folds m ≠ n, when classes are
+    drawn again
+
+The covariance counts only what a class does to every model: what it does to a single one is in D_m already.
+M models (pairs), Q queries, C classes, S draws of the bootstrap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dmltune.check.intervals import (
+    Floats,
+    Integers,
+    cluster_variance,
+    half_width,
+    models_of,
+    p_value,
+    variance_of_mean,
+)
+from dmltune.errors import UserError
+
+DRAWS_AT_ONCE = 2_000_000  # class draws in memory at a time
+FLOOR = 0.8  # of the models' variance remains whatever the classes say
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ours minus base. NaN says "not measured" (fold_sd with one fold or one repeat).
+
+    `effect_size` is in standard deviations of a single model around its configuration's mean; the sds are
+    those of the paired difference: of a fold, of a seed within its fold, of a class.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    effect_size: float
+    wins: float
+    fold_sd: float
+    seed_sd: float
+    class_sd: float
+    models: int
+    classes: int
+
+
+def compare(
+    ours_MQ: npt.ArrayLike,
+    base_MQ: npt.ArrayLike,
+    class_Q: npt.ArrayLike,
+    fold_M: npt.ArrayLike,
+    level: float = 0.95,
+    draws: int = 2000,
+    seed: int = 0,
+) -> Comparison:
+    """Difference of mean average precision, interval and p-value; row m of both is one fold and seed.
+
+    NaN marks a query without a match; it is left out everywhere. With one model the interval is about other
+    test classes alone (`models` says so), with one class about other models alone.
+    """
+    ours, base = np.asarray(ours_MQ, dtype=np.float64), np.asarray(base_MQ, dtype=np.float64)
+    classes = np.asarray(class_Q)
+    if ours.ndim != 2 or ours.shape != base.shape or ours.shape[1:] != classes.shape:
+        raise UserError(
+            "both configurations need the same models and queries, and each query a class; "
+            f"got shapes {ours.shape}, {base.shape} and {classes.shape}"
+        )
+    known_Q = ~(np.isnan(ours).any(axis=0) | np.isnan(base).any(axis=0))
+    if not known_Q.any():
+        raise UserError(
+            "no query has a match under every model; compare needs one. Leave out models that failed"
+        )
+    ours, base = ours[:, known_Q], base[:, known_Q]
+    _, class_index_Q, count_C = np.unique(classes[known_Q], return_inverse=True, return_counts=True)
+
+    sum_MC: Floats = np.stack([np.bincount(class_index_Q, row) for row in ours - base]).astype(np.float64)
+    ours_M, base_M = ours.mean(axis=1), base.mean(axis=1)
+    fold_M = models_of(ours_M, fold_M)[1]
+    part = _class_part(sum_MC, count_C, fold_M, draws, seed)
+    return _comparison(ours_M, base_M, fold_M, level, part, len(count_C))
+
+
+def compare_scores(
+    ours_M: npt.ArrayLike,
+    base_M: npt.ArrayLike,
+    fold_M: npt.ArrayLike,
+    level: float = 0.95,
+    *,
+    base_fold_M: npt.ArrayLike | None = None,
+) -> Comparison:
+    """The same where only a score is known of each model: other classes are not accounted for.
+
+    Models are paired in order; with `base_fold_M` they are not: two samples, each with the folds of its own
+    (Welch), `wins` and the sds of a paired difference are then NaN.
+    """
+    ours, fold = models_of(ours_M, fold_M)
+    if base_fold_M is None:
+        base = models_of(base_M, fold_M)[0]
+        return _comparison(ours, base, fold, level, None, 0)
+    base, base_fold = models_of(base_M, base_fold_M)
+    mine, theirs = variance_of_mean(ours, fold), variance_of_mean(base, base_fold)
+    variance = mine.variance + theirs.variance
+    spread = sum(part.variance**2 / part.df for part in (mine, theirs) if part.variance > 0)
+    df = variance**2 / spread if spread else max(mine.df, theirs.df)  # Welch–Satterthwaite
+    difference = float(ours.mean() - base.mean())
+    half, nan = half_width(variance, df, level), math.nan
+    return Comparison(
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        p=p_value(difference, variance, df),
+        effect_size=_effect_size(ours, base),
+        wins=nan,
+        fold_sd=nan,
+        seed_sd=nan,
+        class_sd=nan,
+        models=min(len(ours), len(base)),
+        classes=0,
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values of k questions asked at once: max of (k − rank) p over the smaller ones, at most 1 (Holm)."""
+    order = sorted(range(len(p_values)), key=lambda i: (math.isnan(p_values[i]), p_values[i]))
+    asked = sum(not math.isnan(p) for p in p_values)
+    adjusted, largest = list(p_values), 0.0
+    for rank, i in enumerate(order[:asked]):
+        largest = max(largest, min(1.0, (asked - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One source's share of the squared standard error, its degrees of freedom, and how uncertain it is."""
+
+    variance: float
+    df: float
+    spread: float  # half its own variance: v²/df
+    sd: float = math.nan
+
+
+def _comparison(
+    ours_M: Floats, base_M: Floats, fold_M: Integers, level: float, other_classes: _Part | None, classes: int
+) -> Comparison:
+    gap_M = ours_M - base_M
+    difference = float(gap_M.mean())
+    error = variance_of_mean(gap_M, fold_M)
+    models = _Part(error.variance, error.df, error.variance**2 / error.df if error.df else math.nan)
+    variance, df = _both(models, other_classes)
+    half = half_width(variance, df, level)
+    return Comparison(
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        p=p_value(difference, variance, df),
+        effect_size=_effect_size(ours_M, base_M),
+        wins=float(((gap_M > 0) + 0.5 * (gap_M == 0)).mean()),
+        fold_sd=error.fold_sd,
+        seed_sd=error.seed_sd,
+        class_sd=other_classes.sd if other_classes else math.nan,
+        models=len(gap_M),
+        classes=classes,
+    )
+
+
+def _both(models: _Part, classes: _Part | None) -> tuple[float, float]:
+    """Squared standard error and degrees of freedom; one source alone where the other cannot be measured.
+
+    The part of the classes may come out negative by chance, and is believed down to FLOOR. Simulated where
+    single models feel classes most: with 1 intervals covered 97.1 % and 2.6 % of equal configurations were
+    told apart, with 0.5 94.8 % and 6.0 %.
+    """
+    if classes is None or math.isnan(models.variance):
+        return (models.variance, models.df) if classes is None else (classes.variance, classes.df)
+    variance = max(models.variance + classes.variance, models.variance * FLOOR)
+    spread = models.spread + classes.spread
+    return variance, max(min(models.df, classes.df), variance**2 / spread if spread > 0 else 0.0)
+
+
+def _class_part(sum_MC: Floats, count_C: Integers, fold_M: Integers, draws: int, seed: int) -> _Part | None:
+    """Variance of D from drawing other classes, beyond what single models make of them; None: one class.
+
+    S draws of C classes with replacement give D_m each time; V = the mean covariance of D_m and D_n over
+    pairs of models of different folds (of different seeds when there is one fold, the variance itself when
+    there is one model).
+    """
+    models, classes = sum_MC.shape
+    if classes < 2:
+        return None
+    weight_C = count_C / count_C.sum()
+    mean_C = sum_MC.mean(axis=0) / count_C
+    _, df = cluster_variance(weight_C, mean_C - float(weight_C @ mean_C))
+    # drawing from C classes sees their scatter around their own mean: too small by cluster_variance's factor
+    share = float(weight_C @ weight_C)
+    correction = share / float(weight_C**2 @ (1 - 2 * weight_C + share))
+    drawn_SM = _draw_classes(sum_MC, count_C, draws, seed)
+    covariance_MM = np.atleast_2d(np.cov(drawn_SM, rowvar=False)) * correction
+    apart_MM = fold_M[:, None] != fold_M[None, :]
+    if not apart_MM.any():
+        apart_MM = ~np.eye(models, dtype=bool) if models > 1 else np.ones((1, 1), dtype=bool)
+    shared, whole = float(covariance_MM[apart_MM].mean()), float(covariance_MM.mean())
+    # `shared` is a difference, as uncertain as `whole`, which has the degrees of freedom of the classes
+    return _Part(shared, df, whole**2 / df, math.sqrt(max(0.0, shared) / share))
+
+
+def _draw_classes(sum_MC: Floats, count_C: Integers, draws: int, seed: int) -> Floats:
+    """D_m for every draw: Σ of the drawn classes' sums / Σ of their queries."""
+    random, classes = np.random.default_rng(seed), len(count_C)
+    block, drawn = max(1, DRAWS_AT_ONCE // classes), []
+    for start in range(0, draws, block):
+        rows = min(block, draws - start)
+        picked = random.integers(classes, size=(rows, classes)) + classes * np.arange(rows)[:, None]
+        times_SC = (
+            np.bincount(picked.ravel(), minlength=rows * classes).reshape(rows, classes).astype(np.float64)
+        )
+        drawn.append(times_SC @ sum_MC.T / (times_SC @ count_C)[:, None])
+    return np.concatenate(drawn)
+
+
+def _effect_size(ours_M: Floats, base_M: Floats) -> float:
+    """Difference / √(mean of both variances): Cohen's d of single models; NaN when they do not scatter."""
+    if min(len(ours_M), len(base_M)) < 2:
+        return math.nan
+    sd = math.sqrt((float(ours_M.var(ddof=1)) + float(base_M.var(ddof=1))) / 2)
+    return float(ours_M.mean() - base_M.mean()) / sd if sd > 0 else math.nan

@@ -1,0 +1,145 @@
+"""Mean ± confidence interval over folds and seeds.
+
+M models of one configuration: score_m = μ + fold_f(m) + seed_m, folds and seeds drawn at random,
+seeds anew for every fold: what one seed does on all folds alike (its first weights) would pass for certainty.
+The estimate is the plain mean; how far it may be from μ depends on whether folds matter, which four folds
+cannot tell for sure.
+
+    W   mean square within folds    = σ_seed²,                        M − F degrees of freedom
+    B   mean square between folds   = σ_seed² + R σ_fold²,            F − 1 degrees of freedom
+
+Right for any fold variance is B alone, at the price of few degrees of freedom; pooling B and W is right only
+if folds do not matter. Here the pooled variance counts with a weight that falls with the evidence for folds
+(p-value of B/W), and never so much that the seeds would count for more degrees of freedom than the folds do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from dmltune.errors import UserError
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """`low` and `high` are NaN where there is one model; `sd` is that of single models."""
+
+    mean: float
+    low: float
+    high: float
+    sd: float
+    df: float
+
+
+@dataclass(frozen=True)
+class MeanVariance:
+    """Squared standard error of a mean of models, with its degrees of freedom; NaN: not measurable."""
+
+    variance: float
+    df: float
+    fold_sd: float  # NaN with one fold or one repeat
+    seed_sd: float  # NaN with one repeat
+
+
+def mean_interval(scores_M: npt.ArrayLike, fold_M: npt.ArrayLike, level: float = 0.95) -> Interval:
+    """mean ± t_df · standard error, for models whose folds may or may not matter.
+
+    With one fold the interval is about other seeds on this fold alone; with one model there is none (NaN).
+    """
+    scores_M, fold_M = models_of(scores_M, fold_M)
+    mean = float(scores_M.mean())
+    error = variance_of_mean(scores_M, fold_M)
+    half = half_width(error.variance, error.df, level)
+    sd = float(scores_M.std(ddof=1)) if len(scores_M) > 1 else math.nan
+    return Interval(mean, mean - half, mean + half, sd, error.df)
+
+
+def variance_of_mean(scores_M: Floats, fold_M: Integers) -> MeanVariance:
+    """Var(mean) = w · pooled + (1 − w) · between, with df = df_between + w (M − F).
+
+    w = p(B/W) · (F − 2) / ((F − 1)(R − 1)): none for two folds, at most (F − 1) − 1/(F − 1) more degrees of
+    freedom.
+    """
+    models, repeats = len(scores_M), len(scores_M) / len(np.unique(fold_M))
+    deviation_M = scores_M - scores_M.mean()
+    if models == 1:
+        return MeanVariance(math.nan, 0.0, math.nan, math.nan)
+    pooled = float(deviation_M @ deviation_M) / (models - 1) / models
+    _, index_M, count_F = np.unique(fold_M, return_inverse=True, return_counts=True)
+    folds = len(count_F)
+    if folds == 1:
+        return MeanVariance(pooled, models - 1.0, math.nan, math.sqrt(pooled * models))
+    residual_F = np.bincount(index_M, deviation_M) / count_F
+    between, df = cluster_variance(count_F / models, residual_F)
+    if models == folds:
+        return MeanVariance(between, df, math.nan, math.nan)
+
+    within_M = deviation_M - residual_F[index_M]
+    within_ms = float(within_M @ within_M) / (models - folds)
+    between_ms = float(count_F @ residual_F**2) / (folds - 1)
+    models_per_fold = (models - float(count_F @ count_F) / models) / (folds - 1)
+    fold_sd = math.sqrt(max(0.0, between_ms - within_ms) / models_per_fold)
+    doubt = float(stats.f.sf(between_ms / within_ms, folds - 1, models - folds)) if within_ms > 0 else 0.0
+    weight = doubt * (folds - 2) / ((folds - 1) * max(1.0, repeats - 1))
+    return MeanVariance(
+        weight * pooled + (1 - weight) * between,
+        df + weight * (models - folds),
+        fold_sd,
+        math.sqrt(within_ms),
+    )
+
+
+def cluster_variance(weight_G: Floats, residual_G: Floats) -> tuple[float, float]:
+    """Variance of Σ_g w_g x_g from residuals x_g − Σ w x, and its degrees of freedom; weights sum to one.
+
+    V = Σ w_g² r_g² · Σ w² / Σ w_g² h_g with h_g = 1 − 2 w_g + Σ w², unbiased when groups scatter alike.
+    df = (tr A)² / tr A² with A = W² R Rᵀ, R = I − 1wᵀ (Satterthwaite; Bell & McCaffrey 2002). Equal weights:
+    G − 1.
+    """
+    if len(weight_G) < 2:
+        return math.nan, 0.0
+    a_G = weight_G**2
+    total = float(a_G.sum())
+    h_G = 1 - 2 * weight_G + total
+    trace = float(a_G @ h_G)
+    # Σ_gk a_g a_k (total − w_g − w_k)² expanded in moments, its diagonal replaced by a_g² h_g²
+    m0, m1, m2 = total, float(a_G @ weight_G), float(a_G @ weight_G**2)
+    everywhere = total**2 * m0**2 - 4 * total * m0 * m1 + 2 * m0 * m2 + 2 * m1**2
+    diagonal = float((a_G**2) @ (h_G**2 - (total - 2 * weight_G) ** 2))
+    return float(a_G @ residual_G**2) * total / trace, trace**2 / (everywhere + diagonal)
+
+
+def half_width(variance: float, df: float, level: float) -> float:
+    """t_{df, (1 + level)/2} · √variance; NaN where the variance is not known."""
+    if math.isnan(variance):
+        return math.nan
+    return float(stats.t.ppf((1 + level) / 2, df)) * math.sqrt(variance) if variance > 0 else 0.0
+
+
+def p_value(difference: float, variance: float, df: float) -> float:
+    """Two-sided, of Student's t; 1 where nothing differs, NaN where the variance is not known."""
+    if difference == 0:
+        return 1.0
+    if math.isnan(variance):
+        return math.nan
+    return float(2 * stats.t.sf(abs(difference) / math.sqrt(variance), df)) if variance > 0 else 0.0
+
+
+def models_of(scores_M: npt.ArrayLike, fold_M: npt.ArrayLike) -> tuple[Floats, Integers]:
+    """Both as arrays of one length; scores must be finite: a model that failed is left out by the caller."""
+    scores, folds = np.asarray(scores_M, dtype=np.float64), np.asarray(fold_M, dtype=np.int64)
+    if scores.ndim != 1 or scores.shape != folds.shape or not len(scores):
+        raise UserError(
+            f"every model needs one score and one fold; got shapes {scores.shape} and {folds.shape}"
+        )
+    if not np.isfinite(scores).all():
+        raise UserError("every score must be a number; got NaN or infinity. Leave out the models that failed")
+    return scores, folds

@@ -1,0 +1,74 @@
+"""`dmltune table`: every check of the store as one table, for the terminal, a README or a paper."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dmltune.cli.output import Output
+from dmltune.cli.parser import Parser, add_store
+from dmltune.errors import UserError
+
+SUMMARY = "all checks as one table: text, Markdown, CSV or LaTeX"
+EXAMPLES = """\
+  dmltune table                                     every check of the store, MAP@R
+  dmltune table birds cars --format markdown        these two, for a README
+  dmltune table --metric map_at_r,precision_at_1 --format latex --out table.tex
+  dmltune table --format csv --out checks.csv       a line for every cell, with run, commit and data
+"""
+FORMATS = ("text", "markdown", "csv", "latex", "json")
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help="checks, or searches that were checked (default: all of the store)",
+    )
+    parser.add_argument(
+        "--metric", default="map_at_r", metavar="A,B", help="which figures (default: map_at_r)"
+    )
+    parser.add_argument(
+        "--ensemble", action="store_true", help="the models of all folds put together, too; never marked"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there (default: print it)")
+    parser.add_argument(
+        "-f", "--format", choices=FORMATS, default="text", help="scores are fractions in csv and json"
+    )
+    add_store(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    from dmltune.reproduce.overview import document, overview
+    from dmltune.reproduce.studies import checks
+    from dmltune.store import Store
+
+    found = checks(Store.at(args.store), args.names)
+    cells = overview(found, [metric.strip() for metric in args.metric.split(",")], args.ensemble)
+    if not cells:
+        raise UserError("no check in this store has figures yet; dmltune check SEARCH makes one.")
+    table = document(cells)
+    out.document(table)
+    if args.out:
+        write(args.out, rendered(table, args.format))
+        out.show(str(args.out))
+    elif not out.json:
+        out.stream.write(rendered(table, args.format))
+    return 0
+
+
+def rendered(table: dict[str, object], form: str) -> str:
+    import json
+
+    from dmltune.cli.output import plain
+    from dmltune.report.table_formats import FORMATS
+
+    return json.dumps(plain(table), indent=2) + "\n" if form == "json" else FORMATS[form](table)
+
+
+def write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--out must be a file that can be written; got {file} ({error.strerror}).") from None

@@ -1,0 +1,99 @@
+"""Concatenations of the folds' models, against loops and against the variance of many repetitions."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+
+import numpy as np
+import pytest
+import torch
+
+from dmltune.check import ensembles
+from dmltune.check.ensembles import collections, ensemble, interval
+from dmltune.data.images import ImageSet, Ints, Pixels
+
+
+def image_set(labels: list[int], query: list[bool] | None = None) -> ImageSet:
+    def read(indices: Ints, side: int | None) -> list[Pixels]:
+        raise AssertionError("no image is read")
+
+    query_N = None if query is None else np.array(query)
+    names = tuple(map(str, range(max(labels) + 1)))
+    return ImageSet("memory", "test", np.array(labels), names, "0", read, query_N=query_N)
+
+
+def map_at_r_by_loops(emb: list[list[float]], labels: list[int]) -> float:
+    scores = []
+    for q in range(len(emb)):
+        others = sorted(
+            (g for g in range(len(emb)) if g != q),
+            key=lambda g: (sum((a - b) ** 2 for a, b in zip(emb[q], emb[g], strict=True)), g),
+        )
+        matches = [labels[g] == labels[q] for g in others]
+        r = sum(matches)
+        if r:
+            hits = [sum(matches[: i + 1]) / (i + 1) for i in range(r) if matches[i]]
+            scores.append(sum(hits) / r)
+    return statistics.fmean(scores)
+
+
+def test_every_collection_takes_one_model_of_every_fold_and_puts_their_points_side_by_side() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = [0, 0, 0, 1, 1, 2, 2, 2, 2, 3]
+    emb_FR = [[torch.randn(10, 3, generator=generator) for _ in range(2)] for _ in range(3)]
+    found = ensemble(emb_FR, image_set(labels), 0.95)["map_at_r"]
+    scores = [
+        map_at_r_by_loops(torch.cat(models, 1).double().tolist(), labels)
+        for models in itertools.product(*emb_FR)
+    ]
+    assert (found["collections"], found["dim"]) == (8, 9)
+    assert found["mean"] == pytest.approx(statistics.fmean(scores), abs=1e-9)
+    assert found["low"] < found["mean"] < found["high"]
+
+
+def test_large_sets_are_measured_with_the_models_of_one_seed_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensembles, "MOST_QUERIES", 4)
+    generator = torch.Generator().manual_seed(1)
+    labels = [0, 0, 1, 1, 2, 2]
+    emb_FR = [[torch.randn(6, 2, generator=generator) for _ in range(3)] for _ in range(2)]
+    found = ensemble(emb_FR, image_set(labels), 0.95)["map_at_r"]
+    scores = [
+        map_at_r_by_loops(torch.cat([models[r] for models in emb_FR], 1).double().tolist(), labels)
+        for r in range(3)
+    ]
+    assert found["collections"] == 3
+    assert found["mean"] == pytest.approx(statistics.fmean(scores), abs=1e-9)
+    half = 4.302652729749464 * statistics.stdev(scores) / 3**0.5  # t of 2 degrees of freedom at 97.5 %
+    assert found["high"] - found["mean"] == pytest.approx(half)
+    few = ensemble(emb_FR, image_set(labels, query=[True, False] * 3), 0.95)
+    assert few["map_at_r"]["collections"] == 9  # three queries
+
+
+def test_one_model_a_fold_has_a_mean_and_no_interval_and_a_fold_without_any_has_nothing() -> None:
+    emb_FR = [[torch.eye(4)], [torch.eye(4)]]
+    found = ensemble(emb_FR, image_set([0, 0, 1, 1]), 0.95)["map_at_r"]
+    assert (found["low"], found["high"], found["collections"]) == (None, None, 1)
+    assert ensemble([[torch.eye(4)], []], image_set([0, 0, 1, 1]), 0.95) == {}
+    assert collections([3, 2], everything=False) == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("interaction", [0.0, 0.5])
+def test_the_interval_covers_the_truth_as_often_as_it_says(interaction: float) -> None:
+    """A collection's score: the models' own parts, and a part of the combination."""
+    rng = np.random.default_rng(3)
+    folds, repeats, simulations = 4, 3, 600
+    chosen = collections([repeats] * folds, everything=True)
+    covered = 0
+    for _ in range(simulations):
+        parts = rng.normal(size=(folds, repeats))
+        together = interaction * rng.normal(size=len(chosen))
+        scores = [
+            sum(parts[fold, r] for fold, r in enumerate(one)) / folds + together[place]
+            for place, one in enumerate(chosen)
+        ]
+        low, high = interval(chosen, scores, 0.95)
+        assert low is not None
+        assert high is not None
+        covered += low <= 0 <= high
+    assert covered / simulations >= 0.93

@@ -1,0 +1,150 @@
+"""What a check trains: only ever more, never something else under the same name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dmltune.check.configurations import Configuration, changed, digest, key_of, merged
+from dmltune.check.plan import Plan, planned, protocol_for
+from dmltune.errors import UserError
+from dmltune.experiment import load_experiment
+
+
+def configuration(key: str, *words: str, label: str = "") -> Configuration:
+    experiment = load_experiment("glyphs", words)
+    values = {word.partition("=")[0]: float(word.partition("=")[2]) for word in words}
+    return Configuration(key, (label or key,), experiment, values)
+
+
+WINNER = configuration("winner", "loss.neg_margin=0.7")
+REFERENCE = configuration("reference", "loss.neg_margin=0.6")
+BASELINE = configuration("baseline")
+
+
+def plan(*given: Configuration, before: Plan | None = None, **asked: int) -> Plan:
+    baseline = key_of(given, "baseline")
+    return planned(
+        "birds-check", before, list(given), baseline, "fair", asked.get("folds"), asked.get("repeats")
+    )
+
+
+def test_every_configuration_is_trained_for_every_fold_and_seed_under_the_protocol_of_the_check() -> None:
+    members = plan(WINNER, BASELINE, folds=2, repeats=2).members()
+    assert [member.name for member in members] == [
+        f"{key}-fold{fold}-seed{1000 * (fold + 1) + repeat}"
+        for repeat in (0, 1)
+        for fold in (0, 1)
+        for key in ("winner", "baseline")
+    ]
+    for member in members:
+        assert (member.experiment.fold, member.experiment.seed) == (member.fold, member.seed)
+        assert member.experiment.objective.protocol == "fair"
+        assert not member.experiment.searchable
+    whole = plan(WINNER, BASELINE).members()
+    assert len({member.name for member in whole}) == 2 * 4 * 3
+    assert len({member.seed for member in whole}) == 4 * 3  # no two folds start from the same weights
+
+
+def test_a_seed_that_a_search_used_is_not_used_again() -> None:
+    unlucky = replace(BASELINE, experiment=BASELINE.experiment.with_values({"seed": 1001}))
+    assert plan(unlucky, repeats=3).seeds(0) == [1000, 1002, 1003]
+
+
+def test_the_same_name_only_adds(tmp_path: Path) -> None:
+    first = plan(WINNER, BASELINE, folds=2, repeats=2)
+    first.write(tmp_path)
+    before = Plan.read(tmp_path)
+    assert before is not None
+    assert before.digest == first.digest
+    assert plan(WINNER, BASELINE, before=before).digest == first.digest  # as before when nothing is said
+    assert plan(WINNER, before=before, folds=1, repeats=1).digest == first.digest  # nothing is left out
+    more = plan(WINNER, REFERENCE, BASELINE, before=before, repeats=3)
+    assert (more.folds, more.repeats, more.baseline) == (2, 3, "baseline")
+    assert [one.key for one in more.configurations] == ["winner", "baseline", "reference"]
+    assert {member.name for member in first.members()} < {member.name for member in more.members()}
+    assert Plan.read(tmp_path / "nowhere") is None
+
+
+def test_another_winner_under_the_same_name_is_refused_with_the_difference() -> None:
+    before = plan(WINNER, BASELINE)
+    other = configuration("winner", "loss.neg_margin=0.9")
+    with pytest.raises(UserError, match=r"another winner: loss\.neg_margin: 0\.7 → 0\.9\. Choose another"):
+        plan(other, BASELINE, before=before)
+
+
+def test_what_is_there_under_another_key_is_not_trained_twice() -> None:
+    before = plan(WINNER, REFERENCE, BASELINE)
+    second = Configuration("trial-0000", ("trial 0", "reference point"), REFERENCE.experiment)
+    after = plan(WINNER, second, BASELINE, before=before)
+    assert [one.key for one in after.configurations] == ["winner", "reference", "baseline"]
+    assert after.configurations[1].labels == ("reference", "trial 0", "reference point")
+    assert {m.name for m in after.members()} == {m.name for m in before.members()}
+
+
+def test_another_baseline_or_protocol_under_the_same_name_is_refused() -> None:
+    before = plan(WINNER, BASELINE)
+    with pytest.raises(UserError, match="compares with baseline; now it would be winner"):
+        planned("birds-check", before, [WINNER, BASELINE], "winner", "fair", None, None)
+    with pytest.raises(UserError, match="was begun under protocol fair; now it is ablation"):
+        planned("birds-check", before, [WINNER, BASELINE], "baseline", "ablation", None, None)
+
+
+@pytest.mark.parametrize(
+    ("folds", "repeats", "message"), [(5, 1, "1 to 4"), (0, 1, "1 to 4"), (1, 0, "1 to 999; got 0")]
+)
+def test_more_folds_than_the_protocol_has_are_one_line(folds: int, repeats: int, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan(WINNER, folds=folds, repeats=repeats)
+
+
+@pytest.mark.parametrize(
+    ("classes", "protocol"), [(150, "fair"), (8, "fair"), (7, "ablation"), (6, "ablation"), (5, "halves")]
+)
+def test_the_protocol_is_fair_or_the_next_smaller_one_that_has_enough_classes(
+    classes: int, protocol: str
+) -> None:
+    experiment = load_experiment("glyphs", [f"data.classes={classes}", "objective.protocol=tuning"])
+    found, note = protocol_for(experiment, None)
+    assert found == protocol
+    assert (note == "") == (protocol == "fair")
+    if note:
+        assert f"{classes} training classes are too few for protocol fair (8): {protocol} is used" == note
+
+
+def test_a_data_set_made_for_one_protocol_keeps_it() -> None:
+    found, note = protocol_for(load_experiment("collage", ["data.classes=18"]), None)
+    assert found == "ablation"
+    assert "has classes for protocol ablation alone" in note
+
+
+def test_too_few_classes_are_one_line() -> None:
+    with pytest.raises(UserError, match="needs 4 classes to train on; glyphs has 3"):
+        protocol_for(load_experiment("glyphs", ["data.classes=3"]), None)
+
+
+def test_a_configuration_is_the_same_whatever_its_fold_seed_and_search() -> None:
+    one = load_experiment("glyphs-ccp")
+    assert digest(one) == digest(one.fixed().with_values({"fold": 2, "seed": 7, "trials": 3}))
+    assert digest(one) != digest(one.with_values({"loss.neg_margin": 0.9}))
+
+
+def test_equal_configurations_are_one_with_all_their_labels() -> None:
+    twin = Configuration("reference", ("reference point",), WINNER.experiment)
+    (one,) = merged([WINNER, twin])
+    assert (one.key, one.labels) == ("winner", ("winner", "reference point"))
+    assert key_of([one], "reference point") == "winner"
+
+
+def test_overrides_change_all_alike_but_not_what_the_search_varied() -> None:
+    shorter = changed([WINNER, BASELINE], ["max_steps=90", "batch.size=32"])
+    assert {one.experiment.max_steps for one in shorter} == {90}
+    assert shorter[0].experiment.get("loss.neg_margin") == 0.7
+    with pytest.raises(UserError, match=r"loss\.neg_margin is what the configurations differ in"):
+        changed([WINNER, BASELINE], ["loss.neg_margin=0.5"])
+    with pytest.raises(UserError, match="seed belongs to the check itself"):
+        changed([WINNER], ["seed=3"])
+    with pytest.raises(UserError, match="did you mean 'max_steps'"):
+        changed([WINNER], ["max_step=3"])

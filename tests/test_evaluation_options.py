@@ -1,0 +1,170 @@
+"""`dmltune evaluate --clustering --pairs`: a space in which nothing learns, on a tiny copy of its data."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from data import tiny_layouts
+
+from dmltune import evaluation
+from dmltune.cli.evaluate import tables
+from dmltune.cli.output import Output
+from dmltune.core.clustering import cluster, clustering_metrics
+from dmltune.core.verification import accuracy, tar_at_far
+from dmltune.data import catalog
+from dmltune.data.feed import evaluation_batches
+from dmltune.data.images import ImageSet, to_pil
+from dmltune.errors import UserError
+from dmltune.experiment import load_experiment
+from dmltune.store import Store
+from dmltune.train.build import build_embedder
+
+FROZEN = """
+data: {name: inshop, size: 24, margin: 1.0}
+backbone: {name: resnet20, frozen_until: all}
+embedding: {dim: none}
+loss: contrastive
+max_steps: 100
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "still.yaml").write_text(FROZEN)
+    tiny_layouts.write("inshop", tmp_path, 6, 4)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def measured(place: Path, **options: Any) -> dict[str, Any]:
+    return evaluation.evaluate("./still.yaml", store=Store.at(place / "runs"), data_root=place, **options)
+
+
+def images_of(place: Path) -> ImageSet:
+    return replace(catalog.load("inshop", "test", place), margin=1.0)
+
+
+def points(images: ImageSet) -> torch.Tensor:
+    torch.manual_seed(0)
+    net = build_embedder(load_experiment("./still.yaml"), "l2").eval()
+    with torch.no_grad():
+        batches = evaluation_batches(images, range(len(images)), 24)
+        return torch.cat([net(batch) for batch, _ in batches])
+
+
+def pair_list(place: Path, count: int = 40) -> tuple[Path, list[tuple[int, int]]]:
+    """Every second of one class: images of the test half, written out as they are."""
+    test, rng = images_of(place), np.random.default_rng(0)
+    for index, pixels in enumerate(test.read(range(len(test)))):
+        to_pil(pixels).save(place / f"{index}.png")
+    chosen: list[tuple[int, int]] = []
+    while len(chosen) < count:
+        a, b = (int(index) for index in rng.choice(len(test), 2, replace=False))
+        if (test.labels_N[a] == test.labels_N[b]) == (len(chosen) % 2 == 0):
+            chosen.append((a, b))
+    rows = [f"{a}.png,{b}.png,{1 - number % 2}" for number, (a, b) in enumerate(chosen)]
+    (place / "pairs.csv").write_text("\n".join(["left,right,same", *rows]) + "\n")
+    return place / "pairs.csv", chosen
+
+
+def test_clustering_is_that_of_k_means_with_a_cluster_for_every_class(place: Path) -> None:
+    images = images_of(place)
+    labels = torch.from_numpy(images.labels_N)
+    expected = clustering_metrics(labels, cluster(points(images), images.num_classes, seed=0))
+    assert measured(place, clustering=True)["clustering"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_pairs_are_judged_by_the_cosine_of_their_points(place: Path) -> None:
+    path, chosen = pair_list(place)
+    emb = torch.nn.functional.normalize(points(images_of(place)).double())
+    scores = [float(emb[a] @ emb[b]) for a, b in chosen]
+    same = [number % 2 == 0 for number in range(len(chosen))]
+    found = measured(place, pairs=path)["pairs"]
+    assert (found["accuracy"], found["accuracy_sd"]) == pytest.approx(accuracy(scores, same), abs=1e-12)
+    assert list(found["tar_at_far"]) == ["0.001", "0.0001", "1e-05"]
+    assert list(found["tar_at_far"].values()) == tar_at_far(scores, same, (1e-3, 1e-4, 1e-5))
+    assert (found["same"], found["other"], found["folds"]) == (20, 20, 10)
+
+
+def test_without_the_options_neither_is_there(place: Path) -> None:
+    assert not {"clustering", "pairs"} & set(measured(place))
+
+
+def test_a_mistake_in_the_list_is_told_before_test_classes_are_opened(place: Path) -> None:
+    path, _ = pair_list(place, count=8)
+    with pytest.raises(
+        UserError, match=r"must have 10 pairs or more, of both kinds; got 4 of the same and 4"
+    ):
+        measured(place, pairs=path)
+    path.write_text("left,right,same\n" + "0.png,1.png,1\n" * 12)
+    with pytest.raises(UserError, match="got 12 of the same and 0 of two"):
+        measured(place, pairs=path)
+    path.write_text("left,right,same\n" + "0.png,gone.png,1\n" * 6 + "0.png,1.png,0\n" * 6)
+    with pytest.raises(UserError, match=r"gone\.png is listed in"):
+        measured(place, pairs=path)
+    assert not (place / "runs" / "test_ledger.jsonl").exists()
+
+
+def test_it_takes_the_threads_it_is_told_and_gives_them_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    embed = evaluation.embed
+
+    def watched(*arguments: Any) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return embed(*arguments)
+
+    monkeypatch.setattr(evaluation, "embed", watched)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        measured(place)
+        assert (seen, torch.get_num_threads()) == ([1], 3)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_tables_have_the_figures_and_fit_80_columns() -> None:
+    result = {
+        "name": "people",
+        "split": "test",
+        "data": "faces",
+        "images": 60_502,
+        "classes": 11_316,
+        "trial": "",
+        "step": 0,
+        "run_id": "",
+        "map_at_r": 0.31,
+        "note": "nothing here learns",
+        "clustering": {"nmi": 0.9012, "f1": 0.3499},
+        "pairs": {
+            "same": 3000,
+            "other": 3000,
+            "accuracy": 0.98765,
+            "accuracy_sd": 0.0051,
+            "folds": 10,
+            "tar_at_far": {"0.001": 0.91, "0.0001": 0.85, "1e-05": 0.85},
+        },
+    }
+    stream = io.StringIO()
+    Output("table", stream).show(*tables(result))
+    lines = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
+    for expected in (
+        "11,316 clusters of k-means, % people",
+        "NMI 90.1",
+        "3,000 pairs of the same and 3,000 of two, % people",
+        "accuracy, 10 folds 98.8 ± 0.5",
+        "TAR at FAR 0.1 % 91.0",
+        "TAR at FAR 0.001 % (0 of 3,000) 85.0",
+    ):
+        assert expected in lines, expected
+    assert max(len(line.rstrip()) for line in stream.getvalue().splitlines()) <= 80
