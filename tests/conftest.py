@@ -30,6 +30,7 @@ TESTS = Path(__file__).parent
 WITH_RAY = (  # two of these at a time would starve each other
     *("search/test_kills.py", "cli/test_submit.py", "train/test_many.py", "reproduce/test_collage.py"),
     *("search/test_whole_search.py", "train/test_local.py", "cli/test_search_own_data.py"),
+    *("check/test_study.py", "reproduce/test_table_runs.py"),
 )
 
 
