@@ -15,6 +15,7 @@ import torch
 from support.driving import Place, kill
 
 from dmltune.check.ledger import FILE, Ledger
+from dmltune.cli import main
 from dmltune.core.analysis import distance_histograms
 from dmltune.data import catalog
 from dmltune.store import Store
@@ -219,7 +220,13 @@ def test_a_second_check_is_shown_as_such_and_ctrl_c_says_how_to_go_on(
     assert "had been opened" in " ".join(out.split())
 
 
-def test_what_cannot_be_checked_is_one_line(place: Place, search: dict[str, Any]) -> None:
+def test_what_cannot_be_checked_is_one_line(
+    place: Place, search: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(*words: str) -> tuple[int, str, str]:
+        code = main(["check", *words, "--store", str(place.store)])
+        return code, *capsys.readouterr()
+
     mistakes = {
         ("bird",): "no search 'bird' in this store; did you mean 'birds'?",
         ("birds-check",): "dmltune check takes a search; 'birds-check' is a check",
@@ -236,13 +243,11 @@ def test_what_cannot_be_checked_is_one_line(place: Place, search: dict[str, Any]
     }
     openings = Ledger(Store(place.store)).entries()
     for words, message in mistakes.items():
-        code, out, errors = place.run("check", *words)
+        code, out, errors = check(*words)
         assert (code, out) == (2, ""), errors
         assert message in errors
         assert len(errors.splitlines()) == 1
-    code, out, _ = place.run(
-        "check", "birds", "--top", "2", "--name", "x", "--dry-run", "--fair-baseline", "-f", "json"
-    )
+    code, out, _ = check("birds", "--top", "2", "--name", "x", "--dry-run", "--fair-baseline", "-f", "json")
     plan = json.loads(out)
     assert code == 0
     assert plan["baseline_search"] == ["optimizer.lr"]
