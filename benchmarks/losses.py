@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import re
 import statistics
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+from memory import begin_anew, peak
 from pytorch_metric_learning import losses as pml
 from pytorch_metric_learning.distances import DotProductSimilarity, LpDistance
 from targets import Targets
@@ -139,16 +138,9 @@ def extra_bytes(case: Case, size: int, side: int) -> float:
 def _peak_above_now(case: Case, size: int, side: int) -> float:
     steps(case, 2 * PER_CLASS)[side]()  # loads what the first call of all loads
     step = steps(case, size)[side]
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = _status("VmRSS")
+    before = begin_anew()
     step()
-    return _status("VmHWM") - before
-
-
-def _status(key: str) -> float:
-    found = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return float(found[1]) * 1024
+    return peak() - before
 
 
 def main() -> None:

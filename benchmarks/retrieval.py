@@ -23,16 +23,15 @@ import importlib.util
 import math
 import multiprocessing
 import multiprocessing.connection
-import re
 import resource
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import torch
+from memory import begin_anew, peak
 from targets import Targets
 from torch import Tensor
 
@@ -147,17 +146,10 @@ def _measured(
     _set_threads(threads)
     make(Case("small", 40, 30 if case.gallery else 0, 5, case.dim, 1))()  # loads what the first call loads
     step = make(case)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = _status("VmRSS")
+    before = begin_anew()
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     taken = seconds(step)
-    sender.send((taken, _status("VmHWM") - before))
-
-
-def _status(key: str) -> float:
-    found = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return float(found[1]) * 1024
+    sender.send((taken, peak() - before))
 
 
 def _set_threads(threads: int) -> None:

@@ -13,12 +13,11 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import multiprocessing.connection
-import re
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
+from memory import begin_anew, peak
 from numpy.typing import NDArray
 from targets import Targets
 
@@ -60,17 +59,10 @@ def memory(others: int, own: int) -> tuple[float, float]:
 def _measured(others: int, own: int, sender: multiprocessing.connection.Connection) -> None:
     tar_at_far(*pairs(100, 10), FARS)
     given = pairs(others, own)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = _status("VmRSS")
+    before = begin_anew()
     tar_at_far(*given, FARS)
-    grown = _status("VmHWM") - before
+    grown = peak() - before
     sender.send((grown, grown + sum(part.nbytes for part in given)))
-
-
-def _status(key: str) -> float:
-    found = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return float(found[1]) * 1024
 
 
 def main() -> None:

@@ -126,10 +126,7 @@ class Tracker:
     def close_stale(self) -> int:
         """End the runs that a killed driver on this machine left RUNNING; returns how many."""
         closed = 0
-        experiments = [e.experiment_id for e in self.client.search_experiments()]
-        for run in self._pages(
-            experiments, "attributes.status = 'RUNNING' and tags.`dmltune.driver` LIKE '%'"
-        ):
+        for run in self.runs("attributes.status = 'RUNNING' and tags.`dmltune.driver` LIKE '%'"):
             if _is_dead(run.data.tags.get("dmltune.driver", "")):
                 self.close_run(run.info.run_id, "interrupted", "the driver was killed")
                 closed += 1
@@ -147,9 +144,13 @@ class Tracker:
 
     def names(self) -> list[str]:
         """The names of all searches and trainings."""
-        experiments = [e.experiment_id for e in self.client.search_experiments()]
-        runs = self._pages(experiments, "tags.`dmltune.number` = 'parent'")
-        return sorted({run.data.tags["dmltune.search"] for run in runs})
+        return sorted(
+            {run.data.tags["dmltune.search"] for run in self.runs("tags.`dmltune.number` = 'parent'")}
+        )
+
+    def runs(self, where: str) -> list[Run]:
+        """The runs of all experiments for which this filter of MLflow's is true."""
+        return list(self._pages([e.experiment_id for e in self.client.search_experiments()], where))
 
     def children(self, parent: Run) -> list[Run]:
         where = f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output
-from dmltune.cli.parser import Parser, add_format, add_places, at_least, override
+from dmltune.cli.parser import Parser, add_cluster, add_format, add_places, at_least, override
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,16 +55,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--name", help="of its runs (default: SEARCH-check); an existing one is continued, and only added to"
     )
-    parser.add_argument(
-        "--workers", type=at_least(1), default=1, metavar="N", help="processes per training (default: 1)"
-    )
-    parser.add_argument(
-        "--concurrent", type=at_least(1), metavar="N", help="trainings at a time (default: by cores, GPUs)"
-    )
-    parser.add_argument("--address", help="a Ray cluster to run on (default: this machine alone)")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check everything, show the plan, start nothing"
-    )
+    add_cluster(parser, "training")
     add_places(parser)
     add_format(parser)
 

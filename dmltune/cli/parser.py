@@ -147,6 +147,20 @@ def add_store(parser: Parser) -> None:
     )
 
 
+def add_cluster(parser: Parser, what: str) -> None:
+    """Where, and how many at a time, a `what` (trial, training) runs."""
+    parser.add_argument(
+        "--workers", type=at_least(1), default=1, metavar="N", help=f"processes per {what} (default: 1)"
+    )
+    parser.add_argument(
+        "--concurrent", type=at_least(1), metavar="N", help=f"{what}s at a time (default: by cores, GPUs)"
+    )
+    parser.add_argument("--address", help="a Ray cluster to run on (default: this machine alone)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check everything, show the plan, start nothing"
+    )
+
+
 def overrides_of(args: argparse.Namespace) -> list[str]:
     """The overrides in the order given, `--seed` last."""
     return [*args.overrides, *([] if args.seed is None else [f"seed={args.seed}"])]

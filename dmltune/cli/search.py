@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dmltune.cli.output import Output, console_for
 from dmltune.cli.parser import (
     Parser,
+    add_cluster,
     add_experiment,
     add_format,
     add_places,
@@ -47,21 +48,12 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--name", help="the search's name (default: space and time); an existing one is resumed"
     )
-    parser.add_argument(
-        "--workers", type=at_least(1), default=1, metavar="N", help="processes per trial (default: 1)"
-    )
-    parser.add_argument(
-        "--concurrent", type=at_least(1), metavar="N", help="trials at a time (default: by cores, GPUs)"
-    )
+    add_cluster(parser, "trial")
     parser.add_argument(
         "--isolation",
         choices=("slot", "trial"),
         default="slot",
         help="slot: warm workers serve trial after trial (default); trial: fresh processes for each",
-    )
-    parser.add_argument("--address", help="a Ray cluster to run on (default: this machine alone)")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check everything, show the plan, start nothing"
     )
     add_format(parser)
 

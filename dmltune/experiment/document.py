@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
@@ -34,6 +35,15 @@ class Document:
 
     tree: dict[str, Any]
     lines: dict[Path, int]
+
+    def place(self, shown: str, paths: Iterable[Path]) -> str:
+        """`shown:line` of the first path whose key, or a key above it, stands in the file; else `shown`."""
+        for path in paths:
+            while path and path not in self.lines:
+                path = path[:-1]
+            if path:
+                return f"{shown}:{self.lines[path]}"
+        return shown
 
 
 class _Bad(Exception):

@@ -13,7 +13,7 @@ from dmltune.experiment import places
 from dmltune.experiment.document import Document, read_document
 from dmltune.experiment.explain import problem_of
 from dmltune.experiment.sections import Count, Section
-from dmltune.experiment.wording import Path, Problem, kind_of, show, unknown
+from dmltune.experiment.wording import Problem, kind_of, show, unknown
 
 JOBS = "jobs"
 _TIME = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+")
@@ -48,7 +48,7 @@ def load_job(name_or_path: str | File) -> Job:
     try:
         job = _checked(document)
     except Problem as problem:
-        raise UserError(f"{_place(shown, document, problem.paths)}: {problem}") from None
+        raise UserError(f"{document.place(shown, problem.paths)}: {problem}") from None
     return job
 
 
@@ -84,12 +84,3 @@ def _checked(document: Document) -> Job:
         if getattr(job, key) == "":
             raise Problem(f"{key} must not be empty. Delete the line or fill it in.", (key,))
     return job
-
-
-def _place(shown: str, document: Document, paths: tuple[Path, ...]) -> str:
-    for path in paths:
-        while path and path not in document.lines:
-            path = path[:-1]
-        if path:
-            return f"{shown}:{document.lines[path]}"
-    return shown

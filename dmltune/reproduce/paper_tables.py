@@ -19,7 +19,7 @@ from dmltune.experiment import Experiment, load_experiment, places
 from dmltune.experiment.document import Document, read_document, read_value
 from dmltune.experiment.explain import problem_of
 from dmltune.experiment.sections import Section
-from dmltune.experiment.wording import Path, Problem, near_or_list, show
+from dmltune.experiment.wording import Problem, near_or_list, show
 
 TABLES = "search_spaces/tables"
 QUOTED = "quoted from its own paper, which trained it"
@@ -134,7 +134,7 @@ def load_table(name: str | File) -> Table:
     try:
         return _checked(document)
     except Problem as problem:
-        raise UserError(f"{_place(shown, document, problem.paths)}: {problem}") from None
+        raise UserError(f"{document.place(shown, problem.paths)}: {problem}") from None
 
 
 def cells(table: Table) -> Iterator[Cell]:
@@ -221,12 +221,3 @@ def _check_row(table: Table, name: str, row: Row) -> None:
                     f"a figure must be a number, null, or like '69.29 ±0.11'; got {show(figure)}.",
                     (*path, "theirs", data),
                 )
-
-
-def _place(shown: str, document: Document, paths: tuple[Path, ...]) -> str:
-    for path in paths:
-        while path and path not in document.lines:
-            path = path[:-1]
-        if path:
-            return f"{shown}:{document.lines[path]}"
-    return shown

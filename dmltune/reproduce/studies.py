@@ -55,11 +55,4 @@ def _runs(store: Store, tracker: Tracker) -> Iterator[Run]:
     """Parent runs of checks. A store that was never used is not made for being looked at."""
     if store.owns_tracking and not (store.root / "mlflow.db").is_file():
         return
-    experiments = [one.experiment_id for one in tracker.client.search_experiments()]
-    token = None
-    while True:
-        page = tracker.client.search_runs(experiments, _CHECKS, max_results=1000, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
+    yield from tracker.runs(_CHECKS)

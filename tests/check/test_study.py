@@ -33,20 +33,6 @@ def search(place: Place) -> dict[str, Any]:
     return found
 
 
-def runs(place: Place, name: str) -> dict[str, Any]:
-    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
-    experiments = [e.experiment_id for e in client.search_experiments()]
-    found = client.search_runs(experiments, f"tags.`dmltune.search` = '{name}'")
-    by_number = {run.data.tags["dmltune.number"]: run for run in found}
-    assert len(by_number) == len(found)  # none has two runs
-    return by_number
-
-
-def steps(place: Place, run: Any) -> list[int]:
-    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
-    return [point.step for point in client.get_metric_history(run.info.run_id, "map_at_r")]
-
-
 def artifacts(place: Place, run: Any) -> set[str]:
     client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
     return {file.path for file in client.list_artifacts(run.info.run_id)}
@@ -79,7 +65,7 @@ def test_a_check_is_killed_continued_with_more_repeats_and_repeats_nothing(
     driver.finish()
     (killed,) = Ledger(Store(place.store)).entries("birds")
     assert (killed.kind, killed.check) == ("check", "birds-check")
-    before = runs(place, "birds-check")
+    before = place.runs("birds-check")
     done = {name for name, run in before.items() if run.info.status == "FINISHED"}
     assert len(done) >= 2
     assert not any("test" in key for run in before.values() for key in run.data.metrics)  # not shown yet
@@ -88,7 +74,7 @@ def test_a_check_is_killed_continued_with_more_repeats_and_repeats_nothing(
     assert code == 0, errors
     assert not [name for name in done if name in errors]
     document = json.loads(out)
-    after = runs(place, "birds-check")
+    after = place.runs("birds-check")
     keys = [row["key"] for row in document["configurations"]]
     assert set(keys) <= set(KEYS)
     assert "baseline" in keys
@@ -96,7 +82,7 @@ def test_a_check_is_killed_continued_with_more_repeats_and_repeats_nothing(
     assert set(after) == {"parent", *members}
     assert {run.info.status for run in after.values()} == {"FINISHED"}
     for name in members:
-        assert steps(place, after[name]) == [0, 4, 8]  # none twice
+        assert place.steps(after[name]) == [0, 4, 8]  # none twice
         assert after[name].data.tags["mlflow.parentRunId"] == after["parent"].info.run_id
     for name in done:
         assert after[name].info.end_time == before[name].info.end_time
@@ -118,7 +104,7 @@ def test_a_check_is_killed_continued_with_more_repeats_and_repeats_nothing(
     assert not driver.workers()
     assert max(len(line) for line in out.splitlines()) <= 80
     assert Ledger(Store(place.store)).entries()[-1].kind == "shown again"
-    assert {name: run.info.end_time for name, run in runs(place, "birds-check").items()} == {
+    assert {name: run.info.end_time for name, run in place.runs("birds-check").items()} == {
         name: run.info.end_time for name, run in after.items()
     }
 
@@ -212,7 +198,7 @@ def test_a_second_check_is_shown_as_such_and_ctrl_c_says_how_to_go_on(
     assert document["again"]  # the first check showed its table
     assert document["openings"][0]["check"] == "birds-check"
     assert document["openings"][-1]["check"] == "second"
-    assert "RUNNING" not in {run.info.status for run in runs(place, "second").values()}
+    assert "RUNNING" not in {run.info.status for run in place.runs("second").values()}
     assert not driver.alive()
 
     code, out, errors = place.run(*words)

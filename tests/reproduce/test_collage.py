@@ -6,9 +6,7 @@ import csv
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
-import mlflow
 import pytest
 from safetensors.torch import save_file
 from support.driving import Place, kill
@@ -28,20 +26,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return (*sizes, f"backbone.weights={weights}", "--poolings", "gap,gmp", "--seeds", "1")
 
 
-def runs(place: Place, name: str) -> dict[str, Any]:
-    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
-    experiments = [e.experiment_id for e in client.search_experiments()]
-    found = client.search_runs(experiments, f"tags.`dmltune.search` = '{name}'")
-    by_number = {run.data.tags["dmltune.number"]: run for run in found}
-    assert len(by_number) == len(found)  # none has two runs
-    return by_number
-
-
-def steps(place: Place, run: Any) -> list[int]:
-    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
-    return [point.step for point in client.get_metric_history(run.info.run_id, "map_at_r")]
-
-
 def test_after_a_killed_driver_the_same_command_trains_nothing_again(
     place: Place, small: tuple[str, ...]
 ) -> None:
@@ -50,7 +34,7 @@ def test_after_a_killed_driver_the_same_command_trains_nothing_again(
     driver.wait_for(lambda: "gmp-seed0: step 20/60" in driver.text, "a second training under way")
     kill(driver.process)
     driver.finish()
-    before = runs(place, "killed")
+    before = place.runs("killed")
     assert before["gap-seed0"].info.status == "FINISHED"
     assert before["gmp-seed0"].info.status == "RUNNING"
 
@@ -58,12 +42,12 @@ def test_after_a_killed_driver_the_same_command_trains_nothing_again(
     assert code == 0, errors
     assert "gap-seed0" not in errors
     assert "gmp-seed0: step 0/60" not in errors  # it went on from its checkpoint
-    after = runs(place, "killed")
+    after = place.runs("killed")
     assert set(after) == {"parent", "gap-seed0", "gmp-seed0"}
     assert {run.info.status for run in after.values()} == {"FINISHED"}
     assert after["gap-seed0"].info.end_time == before["gap-seed0"].info.end_time
     for member in ("gap-seed0", "gmp-seed0"):
-        assert steps(place, after[member]) == [0, 20, 40, 60]
+        assert place.steps(after[member]) == [0, 20, 40, 60]
         assert after[member].data.tags["mlflow.parentRunId"] == after["parent"].info.run_id
 
     document = json.loads(out)
@@ -99,7 +83,7 @@ def test_ctrl_c_stops_cleanly_and_says_that_the_command_continues(
     assert "Traceback" not in driver.text + out
     assert "the same command continues" in out
     assert not driver.alive()
-    assert "RUNNING" not in {run.info.status for run in runs(place, "stopped").values()}
+    assert "RUNNING" not in {run.info.status for run in place.runs("stopped").values()}
 
 
 def test_the_study_has_every_pooling_there_is() -> None:

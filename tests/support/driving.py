@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import optuna
 import psutil
 from optuna.trial import FrozenTrial
@@ -123,6 +124,20 @@ class Place:
         """The trials as the study has them."""
         storage = f"sqlite:///{self.store / 'optuna.db'}"
         return optuna.load_study(study_name=name, storage=storage).get_trials()
+
+    def runs(self, name: str) -> dict[str, Any]:
+        """The runs of a search, check or study in MLflow, by their number or member name."""
+        client = mlflow.MlflowClient(f"sqlite:///{self.store / 'mlflow.db'}")
+        experiments = [e.experiment_id for e in client.search_experiments()]
+        found = client.search_runs(experiments, f"tags.`dmltune.search` = '{name}'")
+        by_number = {run.data.tags["dmltune.number"]: run for run in found}
+        assert len(by_number) == len(found)  # none has two runs
+        return by_number
+
+    def steps(self, run: Any) -> list[int]:
+        """The steps whose MAP@R is in the run."""
+        client = mlflow.MlflowClient(f"sqlite:///{self.store / 'mlflow.db'}")
+        return [point.step for point in client.get_metric_history(run.info.run_id, "map_at_r")]
 
     def step(self, name: str, number: int) -> int:
         """The last validated step of a trial, 0 while there is none. Only looks: it may be being made."""
