@@ -178,9 +178,9 @@ def selection(document: Document) -> str:
     said = f"In the search the winner had {words.percent(observed)} % {metric} on the validation classes"
     corrected = known(score.get("corrected"))
     if n < 2 or corrected is None:
-        return f"{said}, of {n} {'try' if n == 1 else 'tries'}."
+        return f"{said}, of {n} finished {'trial' if n == 1 else 'trials'}."
     luck = f"without the luck of being the best, about {words.percent(corrected)} %"
-    return f"{said}, the best of {n} tries; {luck}."
+    return f"{said}, the best of {n} finished trials; {luck}."
 
 
 def cautions(document: Document) -> list[str]:

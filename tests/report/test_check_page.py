@@ -74,7 +74,7 @@ def test_every_part_of_the_document_is_there(tmp_path: Path) -> None:
         "over 81 such collections",
         "no difference found",
         "−1.0 to +1.8",
-        "the best of 24 tries",
+        "the best of 24 finished trials",
         "Largest gains",
         "Hardest confusions",
         "covering radius",

@@ -122,10 +122,10 @@ def test_merged_configurations_have_both_names_and_a_winner_may_be_the_baseline(
 
 def test_the_score_of_the_search_is_shown_without_its_luck() -> None:
     text = " ".join(printed(document()).split())
-    assert "had 26.1 % MAP@R on the validation classes, the best of 24 tries" in text
+    assert "had 26.1 % MAP@R on the validation classes, the best of 24 finished trials" in text
     assert "about 25.5 %" in text
     one = {"metric": "map_at_r", "observed": 0.26, "corrected": None, "bias": None, "noise_sd": None, "n": 1}
-    assert "of 1 try." in printed(document(search_score=one))
+    assert "of 1 finished trial." in " ".join(printed(document(search_score=one)).split())
     assert "In the search" not in printed(document(search_score=None))
 
 
