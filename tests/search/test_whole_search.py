@@ -34,7 +34,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(place: Place) -> Finished:
-    before = ray_folders()
+    before = set(Path("/tmp").glob("ray"))
     scratch = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short: Ray's sockets live in it
     (home := place.folder / "home").mkdir()
     words = ("search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole", "-f", "json")
@@ -48,7 +48,7 @@ def finished(place: Place) -> Finished:
     watcher.join()
     assert code == 0, driver.text
     time.sleep(1)
-    left = set(scratch.iterdir()) | (ray_folders() - before) | set(home.glob(".ray"))
+    left = set(scratch.iterdir()) | (ray_folders(driver) - before) | set(home.glob(".ray"))
     shutil.rmtree(scratch)
     return Finished(place, json.loads(out), driver, driver.text, listening, left)
 
@@ -65,10 +65,11 @@ def watch_sockets(driver: Driver, listening: set[str], over: threading.Event) ->
         time.sleep(0.3)
 
 
-def ray_folders() -> set[Path]:
-    """What would be left beside the temporary folder that the command was given. (Other tests, which run at
-    the same time, make folders too; none of them starts Ray.)"""
-    return {path for pattern in ("ray*", "dmltune-ray-*") for path in Path("/tmp").glob(pattern)}
+def ray_folders(driver: Driver) -> set[Path]:
+    """What would be left beside the temporary folder that the command was given. (Other tests run at the same
+    time, and start Ray too.)"""
+    own = ("ray", f"dmltune-ray-{driver.process.pid}-*")
+    return {path for pattern in own for path in Path("/tmp").glob(pattern)}
 
 
 def runs_of(place: Place, name: str) -> tuple[Any, list[Any]]:
