@@ -1,4 +1,4 @@
-"""What choosing the best of many adds to a score, and how many models a gap needs to be seen."""
+"""What choosing the best of many adds to a score."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from dmltune.check.intervals import Floats
 from dmltune.errors import UserError
@@ -66,34 +65,3 @@ def _posterior_mean(score_N: Floats, noise_sd: float, chosen: int) -> float:
         g_G = count_N @ posterior_NG / count_N.sum()
     posterior_G = likelihood_NG[chosen] * g_G
     return float(posterior_G @ true_G / posterior_G.sum())
-
-
-def required_models(sd: float, gap: float, level: float = 0.95, power: float = 0.8) -> int:
-    """The smallest number of model pairs with which a paired t test finds `gap` with probability `power`.
-
-    `sd` is that of one pair's difference, √(fold_sd² + seed_sd²) of a Comparison. P(T > t_{n−1}) for T
-    noncentral t, shift √n · gap/sd. Models here are independent: more repeats on the same folds do not lessen
-    fold_sd, nor class_sd, so this is the least that it takes.
-    """
-    if not (gap > 0 and sd >= 0 and 0 < level < 1 and 0 < power < 1):
-        raise UserError(
-            f"gap must be > 0, sd ≥ 0, level and power between 0 and 1; got {gap}, {sd}, {level}, {power}"
-        )
-    few, many = 1, 2
-    while not _found(many, sd, gap, level, power):
-        few, many = many, many * 2
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if _found(middle, sd, gap, level, power) else (middle, many)
-    return many
-
-
-def _found(models: int, sd: float, gap: float, level: float, power: float) -> bool:
-    if sd == 0:
-        return True
-    shift, critical = math.sqrt(models) * gap / sd, float(stats.t.ppf((1 + level) / 2, models - 1))
-    if models > 1000:  # the noncentral t's tail is not computed reliably there, and normal to four digits
-        return float(stats.norm.sf(critical - shift)) >= power
-    if shift > 30:
-        return shift > 2 * critical
-    return float(stats.nct.sf(critical, models - 1, shift)) >= power

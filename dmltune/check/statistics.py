@@ -2,7 +2,7 @@
 
 from dmltune.check.comparison import Comparison, compare, compare_scores, holm
 from dmltune.check.intervals import Interval, mean_interval
-from dmltune.check.selection import Corrected, best_of_n, required_models
+from dmltune.check.selection import Corrected, best_of_n
 
 __all__ = [
     "Comparison",
@@ -13,5 +13,4 @@ __all__ = [
     "compare_scores",
     "holm",
     "mean_interval",
-    "required_models",
 ]

@@ -20,7 +20,6 @@ from dmltune.check.statistics import (
     compare_scores,
     holm,
     mean_interval,
-    required_models,
 )
 from dmltune.errors import UserError
 
@@ -265,19 +264,6 @@ def test_the_correction_moves_with_the_scores_and_hears_only_finished_trials() -
     for chosen, noise in ((0, 0.1), (1, math.nan), (1, -0.1)):
         with pytest.raises(UserError, match="must be numbers"):
             best_of_n([math.nan, 0.2, 0.3], noise, chosen)
-
-
-def test_required_models_agrees_with_the_tables_and_with_drawing() -> None:
-    assert required_models(1.0, 0.5) == 34  # Cohen 1988: paired t, d = 0.5, 80 %
-    assert required_models(1.0, 1.0) == 10
-    assert required_models(0.0, 0.1) == 2
-    assert required_models(1.0, 0.01) == pytest.approx((1.96 + 0.8416) ** 2 * 1e4, rel=1e-3)
-    n = required_models(2.0, 1.3, power=0.9)
-    drawn = np.random.default_rng(8).normal(1.3, 2.0, size=(40_000, n))
-    found = stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05
-    assert 0.9 - 0.005 < found.mean() < 0.93
-    with pytest.raises(UserError, match="gap must be"):
-        required_models(1.0, 0.0)
 
 
 def test_results_are_json_without_help() -> None:
