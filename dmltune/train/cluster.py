@@ -42,6 +42,8 @@ _ENVIRONMENT = {
 _LOCAL_ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's "one machine only": sockets on 127.0.0.1
     "RAY_ADDRESS": "",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # nobody takes this machine away from itself
+    "RAY_TRAIN_METRICS_ENABLED": "0",  # for Ray's dashboard; ours are in MLflow
 }
 
 
@@ -127,8 +129,7 @@ def _start(address: str | None, scratch: Path) -> None:
     ray.init(
         address="local",
         num_cpus=usable_cores(),
-        include_dashboard=True,  # Ray Train's clean-up of worker groups asks it
-        dashboard_host="127.0.0.1",
+        include_dashboard=False,
         object_store_memory=256 * 2**20,  # nothing big goes through it
         _temp_dir=str(scratch),
         **shared,

@@ -2,82 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
-import uuid
 from dataclasses import dataclass, field
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import ray
-import torch.distributed
 from ray.train import FailureConfig, RunConfig, ScalingConfig
-from ray.train.backend import Backend
-from ray.train.torch import TorchConfig, TorchTrainer
-from ray.train.torch.config import _set_torch_distributed_env_vars, _shutdown_torch, _TorchBackend
+from ray.train.torch import TorchTrainer
 
+from dmltune.train.meeting import Meeting
 from dmltune.train.worker import slot_loop
 
-LOOPBACK = "127.0.0.1"
+# What Ray Train starts for every group, a process each, and a group that only trains has no use for.
+_NO_USE = {"DatasetsCallback"}  # hands out Ray Data; our images come from files
+# On one machine everything ends with the driver, so nobody has to clean up after a lost one.
+_NO_USE_HERE = _NO_USE | {"PlacementGroupCleanerCallback"}
 
 
-@dataclass
-class LoopbackFirst(TorchConfig):
-    """Torch's process group without listening on a public address when one machine is enough.
+class SlotTrainer(TorchTrainer):
+    """Ray's trainer with as few processes beside the workers as the place allows.
 
-    A lone worker needs no group. On loopback ranks meet in a file and gloo is bound to the loopback interface
-    (torch's TCP store would listen on every address). On a cluster Ray's own set-up is used.
+    The list is Ray's internal matter: where another version makes it elsewhere, everything is started and
+    works as before, only slower.
     """
 
-    @property
-    def backend_cls(self) -> type[Backend]:
-        return _LoopbackFirstBackend
+    unwanted: frozenset[str] = frozenset()
 
-
-class _LoopbackFirstBackend(_TorchBackend):
-    def on_start(self, worker_group: Any, backend_config: Any) -> None:
-        if len(worker_group) == 1:
-            return
-        if set(worker_group.execute(ray.util.get_node_ip_address)) != {LOOPBACK}:
-            super().on_start(worker_group, backend_config)
-            return
-        worker_group.execute(_set_torch_distributed_env_vars)
-        meeting_file = Path(tempfile.gettempdir()) / f"dmltune-ranks-{os.getpid()}-{uuid.uuid4().hex}"
-        gpus = worker_group.get_resources_per_worker().get("GPU", 0)
-        joining = [
-            worker_group.execute_single_async(
-                rank,
-                _join,
-                meeting_file=str(meeting_file),
-                backend="nccl" if gpus else "gloo",
-                world_rank=rank,
-                world_size=len(worker_group),
-                timeout_s=backend_config.timeout_s,
-            )
-            for rank in range(len(worker_group))
-        ]
-        try:
-            ray.get(joining)
-        finally:
-            meeting_file.unlink(missing_ok=True)
-
-    def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
-        if len(worker_group) > 1:
-            worker_group.execute_async(_shutdown_torch, destroy_process_group=True)
-
-
-def _join(meeting_file: str, backend: str, world_rank: int, world_size: int, timeout_s: int) -> None:
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    os.environ["NCCL_SOCKET_IFNAME"] = "lo"
-    torch.distributed.init_process_group(
-        backend=backend,
-        init_method=f"file://{meeting_file}",
-        rank=world_rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=timeout_s),
-    )
+    def _create_default_callbacks(self) -> list[Any]:
+        everything = super()._create_default_callbacks()  # type: ignore[misc]
+        return [callback for callback in everything if type(callback).__name__ not in self.unwanted]
 
 
 @dataclass
@@ -88,6 +40,7 @@ class Slot:
     broker: Any
     workers: int
     use_gpu: bool
+    local: bool  # a Ray of our own, on this machine
     scratch: str  # Ray Train's own bookkeeping; nothing that lasts
     orders_per_start: int | None = None  # 1: --isolation trial
     error: BaseException | None = field(default=None, init=False)
@@ -121,15 +74,17 @@ class Slot:
 
     def _trainer(self, run_name: str) -> TorchTrainer:
         resources = {"GPU": 1.0} if self.use_gpu else {"CPU": 1.0}
-        return TorchTrainer(
+        trainer = SlotTrainer(
             slot_loop,
             train_loop_config={"slot": self.name, "broker": self.broker, "orders": self.orders_per_start},
             scaling_config=ScalingConfig(
                 num_workers=self.workers, use_gpu=self.use_gpu, resources_per_worker=resources
             ),
-            torch_config=LoopbackFirst(),
+            torch_config=Meeting("nccl" if self.use_gpu else "gloo"),  # type: ignore[arg-type]
             # attempts are counted per order by the broker, so Ray's own limit is off
             run_config=RunConfig(
                 name=run_name, storage_path=self.scratch, failure_config=FailureConfig(max_failures=-1)
             ),
         )
+        trainer.unwanted = frozenset(_NO_USE_HERE if self.local else _NO_USE)
+        return trainer

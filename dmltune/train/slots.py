@@ -50,6 +50,7 @@ def running_slots(session: Session, plan: Plan, isolation: str) -> Iterator[Slot
             broker=broker,
             workers=plan.workers,
             use_gpu=plan.use_gpu,
+            local=session.local,
             scratch=str(session.scratch / "train"),
             orders_per_start=1 if isolation == "trial" else None,
         )
