@@ -27,15 +27,14 @@ signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=14
 
 
 TESTS = Path(__file__).parent
-WITH_RAY = (  # two of these at a time run into their time limits on two cores
+WITH_RAY = (  # two of these at a time are twice as slow on two cores
     *("search/test_kills.py", "search/test_whole_search.py", "check/test_study.py"),
     *("reproduce/test_table_runs.py", "reproduce/test_collage.py", "cli/test_submit.py"),
-    *("train/test_many.py", "train/test_local.py", "cli/test_search_own_data.py"),
 )
 
 
 class Lanes(LoadScopeScheduling):
-    """Files with Ray are one unit, which one process works off; every other file is a unit of its own."""
+    """Files that live in Ray are one unit, which one process works off; every other file is one of its own."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0].removeprefix("tests/")

@@ -12,8 +12,8 @@ import pytest
 from optuna.trial import TrialState
 from support.driving import QUICK, SMALL, Place, kill
 
-LONGER = (*SMALL, "max_steps=60", "validate_every=10")
-VALIDATED = list(range(0, 61, 10))
+LONGER = (*SMALL, "max_steps=40", "validate_every=10")
+VALIDATED = list(range(0, 41, 10))
 
 
 def statuses(place: Place, name: str) -> dict[str, list[str]]:
