@@ -34,7 +34,7 @@ WITH_RAY = (  # two of these at a time are twice as slow on two cores
 
 
 class Lanes(LoadScopeScheduling):
-    """Files that live in Ray are one unit, which one process works off; every other file is one of its own."""
+    """Files that live in Ray are one unit, which one process works off; any other file is one of its own."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0].removeprefix("tests/")
