@@ -10,10 +10,11 @@ everything may be repeated:
                                              ──▶        verdict(slot, id, k): "go" when k+1 is asked for
     close(id)          ──▶    closed         ──▶        verdict: "abandon"; wait_closed(id) ends
 
-When a group dies its slot registers again and gets its current order again. An order whose workers die
-`max_attempts` times, or that raised an error on some rank, becomes a failed report. When the broker itself
-dies Ray starts an empty one: trials then post again (`next_report` answers None) and slots abandon what the
-new broker did not give them; the checkpoints on disk carry the work over.
+When a group dies its slot registers again and gets its current order again; a slot that is given up leaves it
+to the others. An order whose workers die `max_attempts` times, or that raised an error on some rank, becomes
+a failed report. When the broker itself dies Ray starts an empty one: trials then post again (`next_report`
+answers None) and slots abandon what the new broker did not give them; the checkpoints on disk carry the work
+over.
 """
 
 from __future__ import annotations
@@ -99,6 +100,19 @@ class Broker:
                 state.reports.append(state.crash)
             elif state.attempts >= self._max_attempts:
                 state.reports.append(failed(f"its workers died {state.attempts} times"))
+            self._changed.notify_all()
+
+    async def leave(self, slot: str) -> None:
+        """A group that does not come back: its order is the next that another slot takes."""
+        async with self._changed:
+            order_id = self._working.pop(slot, "")
+            state = self._orders.get(order_id)
+            if state is None:
+                return
+            if state.closed:
+                self._forget(order_id)
+            elif not state.done:
+                self._queue.appendleft(order_id)
             self._changed.notify_all()
 
     async def next_order(self, slot: str, wait_s: float) -> Order | Literal["idle", "stop"]:

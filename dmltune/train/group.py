@@ -6,11 +6,14 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+import ray
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from dmltune.train.meeting import Meeting
 from dmltune.train.worker import slot_loop
+
+MAX_LOST = 3  # conductors of one slot; who kills more of them means it
 
 # What Ray Train starts for every group, a process each, and a group that only trains has no use for.
 _NO_USE = {"DatasetsCallback"}  # hands out Ray Data; our images come from files
@@ -60,17 +63,28 @@ class Slot:
         return not self._thread.is_alive()
 
     def _keep_running(self) -> None:
-        starts = 0
+        starts = lost = 0
         while not self._ending.is_set():
             starts += 1
             try:
                 self._trainer(f"{self.name}-{starts}").fit()
+            except ray.exceptions.RayActorError as error:  # the process that conducts the group was killed
+                lost += 1
+                if lost == MAX_LOST:
+                    self._give_up(error)
+                    return
             except Exception as error:
-                if not self._ending.is_set():
-                    self.error = error
+                self._give_up(error)
                 return
-            if self.orders_per_start is None:
-                return
+            else:
+                if self.orders_per_start is None:
+                    return
+
+    def _give_up(self, error: BaseException) -> None:
+        """Another slot may take what this one was working on."""
+        if not self._ending.is_set():
+            self.error = error
+            self.broker.leave.remote(self.name)
 
     def _trainer(self, run_name: str) -> TorchTrainer:
         resources = {"GPU": 1.0} if self.use_gpu else {"CPU": 1.0}

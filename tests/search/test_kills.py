@@ -70,16 +70,20 @@ def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place:
     assert not list(Path("/tmp").glob(f"dmltune-ray-{driver.process.pid}-*"))
 
 
-def test_a_killed_worker_costs_no_trial(place: Place) -> None:
+def test_a_killed_worker_and_a_killed_conductor_cost_no_trial(place: Place) -> None:
     words = ("search", "glyphs-ccp", *LONGER, "--trials", "1", "--concurrent", "1", "--name", "worker")
     driver = place.start(*words, "-f", "json")
     driver.wait_for(lambda: place.step("worker", 0) >= 20, "a trial under way")
     (worker,) = driver.workers()
     kill(worker)
+    driver.wait_for(lambda: place.step("worker", 1) >= 10, "the baseline under way")
+    (conductor,) = driver.processes("TrainController")
+    kill(conductor)
     code, out = driver.finish()
     assert code == 0, driver.text
     assert [row["state"] for row in json.loads(out)["rows"]] == ["complete"] * 2
-    assert steps_written(place, "worker", "0000") == VALIDATED
+    for number in ("0000", "0001"):
+        assert steps_written(place, "worker", number) == VALIDATED
 
     undisturbed = trained(place, "undisturbed", *LONGER)
     assert json.loads(out)["rows"][0]["best"] == undisturbed["best_score"]  # resumed bit for bit

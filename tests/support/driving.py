@@ -66,8 +66,11 @@ class Driver:
 
     def workers(self) -> list[psutil.Process]:
         """The processes that train."""
+        return self.processes("RayTrainWorker")
+
+    def processes(self, title: str) -> list[psutil.Process]:
         self.look()
-        return [p for p in self.alive() if "RayTrainWorker" in _title(p)]
+        return [p for p in self.alive() if title in _title(p)]
 
     def alive(self) -> list[psutil.Process]:
         return [p for p in self.seen.values() if p.is_running() and _status(p) != psutil.STATUS_ZOMBIE]

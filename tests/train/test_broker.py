@@ -106,6 +106,28 @@ def test_a_restarted_group_gets_its_order_again_until_its_attempts_are_used_up()
     run(scenario())
 
 
+def test_what_a_slot_leaves_is_the_next_order_of_another() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        await broker.leave("a")  # it had nothing
+        for name in ("s/0000", "s/0001"):
+            await broker.post(order(name))
+        await broker.next_order("a", 1)
+        await broker.report("a", "s/0000", report(0))
+        await broker.leave("a")
+        assert await broker.verdict("a", "s/0000", 0, 1) == "abandon"  # a straggler of the group
+        assert await broker.next_order("b", 1) == order()
+        await broker.report("b", "s/0000", report(1, finished=True))
+        assert (await broker.next_report("s/0000", 0)) == report(1, finished=True)
+        await broker.leave("b")  # a finished one is trained no more
+        assert await broker.next_order("c", 1) == order("s/0001")
+        await broker.close("s/0001")
+        await broker.leave("c")  # nor one that nobody wants
+        assert await broker.next_order("d", 0.01) == "idle"
+
+    run(scenario())
+
+
 def test_an_error_on_one_rank_fails_the_order_at_once_with_its_reason() -> None:
     async def scenario() -> None:
         broker = Broker()
