@@ -39,7 +39,7 @@ from torchvision.datasets import ImageFolder
 
 from dmltune.core.fit import fit
 from dmltune.data import augment, catalog
-from dmltune.data.feed import Batch, Feed
+from dmltune.data.feed import Batch, ImageFeed
 from dmltune.data.packed import at_size
 from dmltune.data.splits import Split
 from dmltune.experiment import load_experiment
@@ -68,7 +68,7 @@ def theirs(root: Path, size: int) -> Iterator[Tensor]:
         yield images
 
 
-def ours(feed: Feed) -> Iterator[Tensor]:
+def ours(feed: ImageFeed) -> Iterator[Tensor]:
     """Pixels to −1 … 1 in place, which is what their Normalize ends with."""
     step = 0
     while True:
@@ -96,7 +96,7 @@ def side_by_side(root: Path, size: int, rounds: int) -> float:
     packing_s = time.perf_counter() - start
     print(f"packing once: {packing_s:.1f} s, {len(images) / packing_s:,.0f} images/s, {size} px", flush=True)
     split = Split(np.arange(len(images)), np.arange(1))
-    feed = Feed(
+    feed = ImageFeed(
         images,
         split,
         size=size,
@@ -128,7 +128,7 @@ def side_by_side(root: Path, size: int, rounds: int) -> float:
 class Timed:
     """A feed that knows how long its batches made the training wait."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: ImageFeed) -> None:
         self.feed, self.waits = feed, []
 
     def __getattr__(self, name: str) -> object:

@@ -1,4 +1,4 @@
-"""What the statistics of a check promise, on checks whose truth is known (dmltune/check/simulation.py).
+"""What the statistics of a check promise, on checks whose truth is known (simulated_check.py).
 
     python benchmarks/simulated_checks.py [checks for each row, 1000]
 
@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from simulated_check import Truth, draw
 from targets import Targets
 
-from dmltune.check.simulation import Truth, draw
 from dmltune.check.statistics import best_of_n, compare, mean_interval
 
 COMMON = Truth(fold=0.8, seed=0.5)

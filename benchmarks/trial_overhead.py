@@ -23,10 +23,10 @@ from targets import Targets
 
 import dmltune
 from dmltune.experiment import Experiment
-from dmltune.search.board import Event
+from dmltune.search.state import Event
 from dmltune.store import Store
-from dmltune.train.cluster import plan, ray_session
 from dmltune.train.orders import Order
+from dmltune.train.ray_session import plan, ray_session
 
 SMALL = ("max_steps=4", "validate_every=4", "batch.size=16", "scheduler=none", "sampler=tpe")
 

@@ -16,12 +16,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dmltune.check.study import check
+    from dmltune.check.api import check
     from dmltune.errors import UserError
     from dmltune.evaluation import evaluate
     from dmltune.experiment import Experiment, load_experiment
-    from dmltune.search.run import search
-    from dmltune.train.local import train
+    from dmltune.search.api import search
+    from dmltune.train.api import train
 
 __all__ = ["Experiment", "UserError", "check", "evaluate", "load_experiment", "search", "train"]
 

@@ -69,10 +69,10 @@ class Store:
             yield
 
     def search_folder(self, name: str) -> Path:
-        return self.searches / checked_name(name)
+        return self.searches / validated_name(name)
 
 
-def checked_name(name: str) -> str:
+def validated_name(name: str) -> str:
     """`name` when it can be a folder, a study and a run at the same time."""
     if not _NAME.fullmatch(name):
         raise UserError(

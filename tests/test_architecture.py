@@ -11,8 +11,11 @@ import pytest
 import dmltune
 
 PACKAGE = Path(dmltune.__file__).parent
-FLOORS = ["core", "data", "experiment", "train", "search", "check", "evaluation", "reproduce", "cli"]
-LEAVES = ["errors", "store", "tracking", "report"]
+FLOORS = [
+    *("core", "data", "experiment", "propose", "train", "models", "search"),
+    *("check", "evaluation", "tables", "reproduce", "cli"),
+]
+LEAVES = ["errors", "store", "tracking", "ledger", "report"]
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"ray", "mlflow", "optuna", "ruamel", "rich"}
 

@@ -19,8 +19,8 @@ from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.store import Store
-from dmltune.train import embedding
-from dmltune.train.build import build_embedder, check
+from dmltune.train import inference
+from dmltune.train.build import build_embedder, validate_experiment
 
 SPACE = """
 data: {name: inshop, size: 24}
@@ -76,7 +76,7 @@ def test_queries_are_ranked_against_the_gallery_only(seed: int) -> None:
     emb_ND = torch.from_numpy(rng.normal(size=(40, 3)))
     chosen = rng.permutation(40)[:30]
     images = image_set(labels, query)
-    found = embedding.retrieval(emb_ND[torch.from_numpy(chosen)], images, chosen)
+    found = inference.retrieval(emb_ND[torch.from_numpy(chosen)], images, chosen)
     points, kinds = emb_ND[torch.from_numpy(chosen)].tolist(), [labels[i] for i in chosen]
     asks = [query[i] for i in chosen]
     expected = by_loops(points, kinds, asks, [not ask for ask in asks])
@@ -87,7 +87,7 @@ def test_without_queries_every_image_asks_all_others() -> None:
     rng = np.random.default_rng(7)
     labels = rng.integers(0, 6, 30).tolist()
     emb_ND = torch.from_numpy(rng.normal(size=(30, 3)))
-    found = embedding.retrieval(emb_ND, image_set(labels, None), range(30))
+    found = inference.retrieval(emb_ND, image_set(labels, None), range(30))
     expected = by_loops(emb_ND.tolist(), labels, [True] * 30, [True] * 30)
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
@@ -126,7 +126,7 @@ def test_in_shop_is_evaluated_queries_against_gallery(
     embedder = build_embedder(experiment, "l2").eval()
     about = {"experiment": experiment.to_dict(), "normalise": "l2", "data": "0" * 16, "step": 10}
     monkeypatch.setattr(evaluation, "Tracker", OneRun)
-    monkeypatch.setattr(embedding.checkpoint, "load_model", lambda folder: (embedder.state_dict(), about))
+    monkeypatch.setattr(inference.checkpoint, "load_model", lambda folder: (embedder.state_dict(), about))
 
     document = evaluation.evaluate("tiny", split="test", store=Store(tmp_path), data_root=tmp_path)
 
@@ -220,6 +220,6 @@ def test_neither_a_run_nor_a_space_that_is_ready_is_one_line(own_spaces: Path) -
 def test_a_space_in_which_nothing_learns_is_not_trained(own_spaces: Path) -> None:
     small = ["batch.size=4", "batch.samples_per_class=2"]
     with pytest.raises(UserError, match="nothing in this space learns"):
-        check(load_experiment("still", small), own_spaces)
+        validate_experiment(load_experiment("still", small), own_spaces)
     with pytest.raises(UserError, match=r"set backbone\.frozen_until, or drop data\.views"):
-        check(load_experiment("learning", ["data.views=2", *small]), own_spaces)
+        validate_experiment(load_experiment("learning", ["data.views=2", *small]), own_spaces)

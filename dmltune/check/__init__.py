@@ -16,14 +16,14 @@ class _Callable(ModuleType):
     """
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        from dmltune.check.study import check
+        from dmltune.check.api import check
 
         return check(*args, **options)
 
     @property
     def __signature__(self) -> inspect.Signature:
         """For help() and editors: importing Ray is left until somebody asks."""
-        from dmltune.check.study import check
+        from dmltune.check.api import check
 
         return inspect.signature(check)
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dmltune.check.searched import Searched
+from dmltune.check.finished_search import FinishedSearch
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
-from dmltune.experiment.document import read_value
-from dmltune.store import checked_name
+from dmltune.experiment.files.document import read_value
+from dmltune.store import validated_name
 
 WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
 NOT_THE_RUN = ("fold", "seed", "about", "presets", "trials", "sampler", "scheduler")
@@ -42,7 +42,7 @@ def digest(experiment: Experiment) -> str:
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def of_search(found: Searched, top: int = 1, tuned: Configuration | None = None) -> list[Configuration]:
+def of_search(found: FinishedSearch, top: int = 1, tuned: Configuration | None = None) -> list[Configuration]:
     """The `top` best complete trials, the reference point, and the baseline or the `tuned` one."""
     space = found.experiment
     listed = [
@@ -104,7 +104,7 @@ def check_keys(configurations: Sequence[Configuration], baseline: str | None) ->
     """Keys are parts of file names, and each means one configuration; all look at the same data."""
     if not configurations:
         raise UserError("a check needs a configuration; got none")
-    keys = [checked_name(one.key) for one in configurations]
+    keys = [validated_name(one.key) for one in configurations]
     if len(set(keys)) < len(keys):
         raise UserError(f"configurations need keys of their own; got {', '.join(keys)}")
     if baseline is not None and baseline not in keys:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dmltune.data.images import ImageSet
-from dmltune.train.embedding import retrieval
+from dmltune.train.inference import retrieval
 
 MOST_QUERIES = 10_000  # up to here every collection is measured, above only the repeats' own
 

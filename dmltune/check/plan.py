@@ -28,7 +28,7 @@ FAIR = "fair"
 
 
 @dataclass(frozen=True)
-class Member:
+class PlannedModel:
     """One model: a configuration, trained without one partition of the classes, from one seed."""
 
     name: str
@@ -39,7 +39,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CheckPlan:
     protocol: str
     folds: int
     repeats: int
@@ -47,7 +47,7 @@ class Plan:
     configurations: tuple[Configuration, ...]
 
     @classmethod
-    def read(cls, folder: Path) -> Plan | None:
+    def read(cls, folder: Path) -> CheckPlan | None:
         """The plan of a check that was begun here."""
         path = folder / FILE
         if not path.is_file():
@@ -69,7 +69,7 @@ class Plan:
         """Names everything that is to be trained."""
         return hashlib.sha256(self._text().encode()).hexdigest()[:16]
 
-    def with_more(self, name: str, others: Iterable[Configuration], folds: int, repeats: int) -> Plan:
+    def with_more(self, name: str, others: Iterable[Configuration], folds: int, repeats: int) -> CheckPlan:
         """As many folds and repeats as asked before or now, and the configurations of both. A key keeps its
         meaning; what is here already under another key is not trained twice.
         """
@@ -92,12 +92,14 @@ class Plan:
             configurations=tuple(listed.values()),
         )
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[PlannedModel]:
         """In the order of training: every configuration gets its first model before any gets its second, so
         that what is there when somebody stops can be compared.
         """
         return [
-            Member(f"{one.key}-fold{fold}-seed{seed}", one.key, fold, seed, self._member(one, fold, seed))
+            PlannedModel(
+                f"{one.key}-fold{fold}-seed{seed}", one.key, fold, seed, self._member(one, fold, seed)
+            )
             for repeat in range(self.repeats)
             for fold in range(self.folds)
             for one in self.configurations
@@ -164,13 +166,13 @@ def protocol_for(experiment: Experiment, data_root: Path | None) -> tuple[str, s
 
 def planned(
     name: str,
-    before: Plan | None,
+    before: CheckPlan | None,
     configurations: list[Configuration],
     baseline: str | None,
     protocol: str,
     folds: int | None,
     repeats: int | None,
-) -> Plan:
+) -> CheckPlan:
     """The plan of this call, on top of what was asked under the name before."""
     most = splits.folds(protocol)
     if folds is not None and not 1 <= folds <= most:
@@ -178,7 +180,7 @@ def planned(
     if repeats is not None and not 1 <= repeats < SEEDS:
         raise UserError(f"--repeats must be 1 to {SEEDS - 1}; got {repeats}")
     if before is None:
-        return Plan(protocol, folds or most, repeats or REPEATS, baseline, tuple(configurations))
+        return CheckPlan(protocol, folds or most, repeats or REPEATS, baseline, tuple(configurations))
     if before.protocol != protocol:
         raise UserError(
             f"check '{name}' was begun under protocol {before.protocol}; now it is {protocol}. "
@@ -193,7 +195,7 @@ def planned(
     return replace(plan, baseline=before.baseline or key)
 
 
-def _same_key(plan: Plan, given: Iterable[Configuration], key: str | None) -> str | None:
+def _same_key(plan: CheckPlan, given: Iterable[Configuration], key: str | None) -> str | None:
     """The key in the plan of the configuration that the caller calls `key`."""
     wanted: Mapping[str, Any] = {one.key: one.digest for one in given}
     return next((one.key for one in plan.configurations if one.digest == wanted.get(key or "")), None)

@@ -15,22 +15,22 @@ from typing import Any
 
 import torch
 
+from dmltune.check.artifacts import DOCUMENT, PAGE, finished, log_figures, show_again, write, write_openings
 from dmltune.check.configurations import Configuration, check_keys
-from dmltune.check.kept import DOCUMENT, PAGE, finished, log_figures, show_again, write, write_openings
-from dmltune.check.ledger import Entry, Kind, Ledger
-from dmltune.check.opening import Opened, open_test
-from dmltune.check.pace import Pace
-from dmltune.check.plan import Member, Plan, planned, protocol_for
-from dmltune.check.result import LEVEL, METRIC, plain, results
-from dmltune.check.searched import Searched
+from dmltune.check.finished_search import FinishedSearch
+from dmltune.check.measurements import LEVEL, METRIC, plain, results
+from dmltune.check.plan import CheckPlan, PlannedModel, planned, protocol_for
+from dmltune.check.progress import CheckProgress
 from dmltune.errors import UserError
-from dmltune.search.series import Series
-from dmltune.store import Store, checked_name
+from dmltune.ledger import Kind, Ledger, LedgerEntry
+from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker, about_versions
-from dmltune.train.build import check as check_experiment
-from dmltune.train.cluster import threads_of, usable_cores
-from dmltune.train.identity import claimed
-from dmltune.train.many import crew
+from dmltune.train.build import validate_experiment as check_experiment
+from dmltune.train.name_claim import claim_name
+from dmltune.train.ray_session import threads_of, usable_cores
+from dmltune.train.run_series import RunSeries
+from dmltune.train.test_access import Opened, open_test
+from dmltune.train.worker_pool import worker_pool
 
 INTERRUPTED = "the same command continues"
 ROLE = "check"
@@ -73,7 +73,7 @@ def check_configurations(
     why: str = "",
     kind: Kind = "check",
     study: str = "",
-    search: Searched | None = None,
+    search: FinishedSearch | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> CheckResult:
     """Train what is missing of configurations × folds × repeats, then measure and compare all of it.
@@ -84,8 +84,8 @@ def check_configurations(
     """
     store, study = store or Store.at(), study or name
     check_keys(configurations, baseline)
-    folder = store.search_folder(checked_name(name))
-    before = Plan.read(folder)
+    folder = store.search_folder(validated_name(name))
+    before = CheckPlan.read(folder)
     if before is None:
         _check_name(store, name)
         protocol, note = protocol_for(configurations[0].experiment, data_root)
@@ -102,7 +102,7 @@ def check_configurations(
     for one in plan.configurations:
         trained = next(m for m in plan.members() if m.key == one.key)
         fingerprint = check_experiment(trained.experiment, data_root, workers)
-    with claimed(store, name, plan.first(), fingerprint):
+    with claim_name(store, name, plan.first(), fingerprint):
         plan.write(folder)
         layout = {"workers": workers, "concurrent": concurrent, "address": address}
         session = _Session(name, study, why, kind, plan, store, data_root, search, say)
@@ -115,10 +115,10 @@ class _Session:
     study: str
     why: str
     kind: Kind
-    plan: Plan
+    plan: CheckPlan
     store: Store
     data_root: Path | None
-    search: Searched | None
+    search: FinishedSearch | None
     say: Callable[[str], None]
 
     def run(
@@ -126,7 +126,7 @@ class _Session:
     ) -> CheckResult:
         folder, ledger = self.store.search_folder(self.name), Ledger(self.store)
         seen = _seen_before(ledger.entries(self.study), self.name, (folder / DOCUMENT).is_file())
-        series = Series(self.store, self.name, space_name, self.plan.first(), fingerprint, ROLE)
+        series = RunSeries(self.store, self.name, space_name, self.plan.first(), fingerprint, ROLE)
         series.tracker.tag(series.parent, {"dmltune.checked": self.study})
         try:
             opened = open_test(
@@ -161,7 +161,9 @@ class _Session:
         series.close("interrupted" if stopped else "complete", INTERRUPTED if stopped else "")
         return CheckResult(document, folder, stopped)
 
-    def _train(self, series: Series, opened: Opened, layout: dict[str, Any]) -> tuple[dict[str, str], bool]:
+    def _train(
+        self, series: RunSeries, opened: Opened, layout: dict[str, Any]
+    ) -> tuple[dict[str, str], bool]:
         """(member → why it failed, whether it was stopped before its end)."""
         members = {one.name: one for one in self.plan.members()}
         left = {name: one for name, one in members.items() if series.result(name) is None}
@@ -171,8 +173,8 @@ class _Session:
         self.say(f"{len(left)} of {len(members)} models to train")
         metric = self.plan.first().objective.metric
         steps = {name: one.experiment.max_steps for name, one in left.items()}
-        pace = Pace(steps, len(members) - len(left), metric, self.say)
-        with crew(**layout, say=self.say) as team:
+        pace = CheckProgress(steps, len(members) - len(left), metric, self.say)
+        with worker_pool(**layout, say=self.say) as team:
             experiments = {name: one.experiment for name, one in left.items()}
             for name, run_id, report in series.train(team, experiments, self.data_root, opened.entry.id):
                 if report.failure:
@@ -213,7 +215,7 @@ class _Session:
         }
 
 
-def _keep(series: Series, member: Member, run_id: str, score: float | None, step: int) -> None:
+def _keep(series: RunSeries, member: PlannedModel, run_id: str, score: float | None, step: int) -> None:
     if score is None:
         raise UserError(f"{member.name} was never validated; validate_every must not exceed max_steps")
     about = {"dmltune.configuration": member.key, "dmltune.fold": member.fold}
@@ -229,7 +231,7 @@ def _check_name(store: Store, name: str) -> None:
         raise UserError(f"'{name}' is the name of a {role}; choose another --name for the check.")
 
 
-def _seen_before(entries: Sequence[Entry], name: str, has_table: bool) -> bool:
+def _seen_before(entries: Sequence[LedgerEntry], name: str, has_table: bool) -> bool:
     """Whether somebody had figures of this study before: sessions of this check that ended without a table
     showed none."""
     return has_table or any(entry.check != name for entry in entries)

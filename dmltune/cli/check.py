@@ -13,7 +13,7 @@ from dmltune.cli.parser import Parser, add_cluster, add_format, add_places, at_l
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dmltune.check.study import Prepared
+    from dmltune.check.api import PreparedCheck
 
 SUMMARY = "the reality check of a search: folds, seeds, unseen classes, statistics"
 EXAMPLES = """\
@@ -66,10 +66,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
     store = Store.at(args.store)
     if args.dry_run:
         return show_plan(args, out)
-    from dmltune.check.study import check
+    from dmltune.check.api import check
     from dmltune.cli import INTERRUPTED
     from dmltune.report.check_table import check_table
-    from dmltune.report.plain import plain
+    from dmltune.report.log_lines import plain
     from dmltune.report.summary import nearby
 
     result = check(
@@ -121,8 +121,8 @@ def again(args: argparse.Namespace) -> str:
 
 
 def show_plan(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.check.fair_baseline import baseline_space
-    from dmltune.check.study import prepare
+    from dmltune.check.api import prepare
+    from dmltune.check.baseline_search import baseline_space
     from dmltune.store import Store
 
     store = Store.at(args.store)
@@ -160,10 +160,10 @@ def show_plan(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def plan_table(ready: Prepared) -> Table:
+def plan_table(ready: PreparedCheck) -> Table:
     from rich.table import Table
 
-    from dmltune.report.words import parameters
+    from dmltune.report.formatting import parameters
 
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for column in ("configuration", "is", "values"):

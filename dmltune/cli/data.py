@@ -11,8 +11,8 @@ from dmltune.cli.parser import Parser, add_format, at_least
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
-    from dmltune.data.survey import Entry
-    from dmltune.data.verify import Fault, Report
+    from dmltune.data.survey import DatasetEntry
+    from dmltune.data.verify import Fault, VerificationReport
 
 SUMMARY = "list, prepare, verify and show the data sets"
 EXAMPLES = """\
@@ -131,7 +131,7 @@ def which(name: str) -> tuple[str, dict[str, Any]]:
     return name, {}
 
 
-def tables(report: Report) -> list[Any]:
+def tables(report: VerificationReport) -> list[Any]:
     """Counts of the parts beside those published, then what is wrong, one line each."""
     from rich.table import Table
     from rich.text import Text
@@ -170,18 +170,18 @@ def _line(fault: Fault, folder: Path | None) -> str:
     return f"{fault.kind:<13} {fault.part:<5}  {named}   {fault.text}"
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: VerificationReport) -> str:
     """`1 empty, 1 no image, 1 truncated`."""
     kinds = [fault.kind for fault in report.faults]
     return ", ".join(f"{kinds.count(kind):,} {kind}" for kind in sorted(set(kinds)))
 
 
-def _size(entry: Entry) -> str:
+def _size(entry: DatasetEntry) -> str:
     counts = [(entry.images, "images"), (entry.classes, "classes")]
     return ", ".join(f"{number:,} {what}" for number, what in counts if number is not None)
 
 
-def _where(entry: Entry) -> str:
+def _where(entry: DatasetEntry) -> str:
     if entry.state == "missing":
         return f"not here: {entry.missing} To get it: {entry.get}"
     if entry.state == "yours":

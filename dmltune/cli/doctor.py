@@ -48,7 +48,7 @@ MARKS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "failed": ("FAILED"
 
 
 @dataclass(frozen=True)
-class Check:
+class Finding:
     """One line. `absent` is something that only some people need; `failed` is something everybody needs."""
 
     topic: str
@@ -63,7 +63,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    checks: list[Check] = []
+    checks: list[Finding] = []
     for group in (packages, extras, devices, lambda: data(args), lambda: store(args), ranks):
         checks += group()
     failed = [check for check in checks if check.state == "failed"]
@@ -74,50 +74,50 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 1 if failed else 0
 
 
-def packages() -> Iterator[Check]:
-    yield Check(
+def packages() -> Iterator[Finding]:
+    yield Finding(
         "versions", "python", "ok", f"{platform.python_version()}, {platform.system()} {platform.machine()}"
     )
     for name in ("dmltune", *NEEDED):
         try:
-            yield Check("versions", name, "ok", metadata.version(name))
+            yield Finding("versions", name, "ok", metadata.version(name))
         except metadata.PackageNotFoundError:
-            yield Check(
+            yield Finding(
                 "versions", name, "failed", "not installed: pip install dmltune, or make in the clone"
             )
 
 
-def extras() -> Iterator[Check]:
+def extras() -> Iterator[Finding]:
     owners = metadata.packages_distributions()
     for extra, (module, purpose) in EXTRAS.items():
         if util.find_spec(module) is None:
-            yield Check("extras", extra, "absent", f"{purpose}: pip install 'dmltune[{extra}]'")
+            yield Finding("extras", extra, "absent", f"{purpose}: pip install 'dmltune[{extra}]'")
             continue
         found = sorted(set(owners.get(module, ())))
         text = ", ".join(f"{owner} {metadata.version(owner)}" for owner in found) or module
         if module == "faiss" and len(found) > 1:
-            yield Check("extras", extra, "failed", f"{text} both bring the module faiss; uninstall one")
+            yield Finding("extras", extra, "failed", f"{text} both bring the module faiss; uninstall one")
         else:
-            yield Check("extras", extra, "ok", text)
+            yield Finding("extras", extra, "ok", text)
 
 
-def devices() -> Iterator[Check]:
+def devices() -> Iterator[Finding]:
     import psutil
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = psutil.virtual_memory()
     text = f"{cores} cores, {memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free"
-    yield Check("devices", "cpu", "ok", text)
+    yield Finding("devices", "cpu", "ok", text)
     if not torch.cuda.is_available():
-        yield Check("devices", "gpu", "absent", "no CUDA device: trials run on the CPU")
+        yield Finding("devices", "gpu", "absent", "no CUDA device: trials run on the CPU")
     for index in range(torch.cuda.device_count()):
         card = torch.cuda.get_device_properties(index)
         text = f"{card.name}, {card.total_memory / 2**30:.0f} GiB"
-        yield Check("devices", f"gpu {index}", "ok", text)
+        yield Finding("devices", f"gpu {index}", "ok", text)
 
 
-def data(args: argparse.Namespace) -> Iterator[Check]:
+def data(args: argparse.Namespace) -> Iterator[Finding]:
     """Reads every data set's training half; the glyphs are rendered when they have not been yet."""
     from dmltune.data import catalog
 
@@ -125,13 +125,13 @@ def data(args: argparse.Namespace) -> Iterator[Check]:
         try:
             images = catalog.load(name, "train", args.data_root)
         except UserError as error:
-            yield Check("data", name, "absent", str(error))
+            yield Finding("data", name, "absent", str(error))
         else:
             size = f"{len(images.labels_N):,} images of {len(images.class_names):,} classes"
-            yield Check("data", name, "ok", f"{size} to train with, fingerprint {images.fingerprint}")
+            yield Finding("data", name, "ok", f"{size} to train with, fingerprint {images.fingerprint}")
 
 
-def store(args: argparse.Namespace) -> Iterator[Check]:
+def store(args: argparse.Namespace) -> Iterator[Finding]:
     from dmltune.store import Store, without_password
 
     try:
@@ -139,14 +139,14 @@ def store(args: argparse.Namespace) -> Iterator[Check]:
         with tempfile.TemporaryFile(dir=folder.root) as file:
             file.write(b"dmltune")
     except (UserError, OSError) as error:
-        yield Check("store", "folder", "failed", str(error))
+        yield Finding("store", "folder", "failed", str(error))
     else:
-        yield Check("store", "folder", "ok", f"{folder.root} can be written")
+        yield Finding("store", "folder", "ok", f"{folder.root} can be written")
         if not folder.owns_tracking:
-            yield Check("store", "runs", "ok", f"go to {without_password(folder.tracking_uri)}")
+            yield Finding("store", "runs", "ok", f"go to {without_password(folder.tracking_uri)}")
 
 
-def ranks() -> Iterator[Check]:
+def ranks() -> Iterator[Finding]:
     """CCP with the contrastive loss and batch norms, in float64: everything that has to cross ranks."""
     from dmltune.cli.two_ranks import TOLERANCE, difference
 
@@ -154,15 +154,15 @@ def ranks() -> Iterator[Check]:
     try:
         worst = difference()
     except (OSError, RuntimeError, ValueError) as error:
-        yield Check(
+        yield Finding(
             "training", name, "failed", f"cannot train together: {' '.join(str(error).split())[:200]}"
         )
         return
     text = f"gradient of one process, largest relative difference {worst:.1e} (allowed {TOLERANCE:.0e})"
-    yield Check("training", name, "ok" if worst <= TOLERANCE else "failed", text)
+    yield Finding("training", name, "ok" if worst <= TOLERANCE else "failed", text)
 
 
-def table(checks: list[Check]) -> Table:
+def table(checks: list[Finding]) -> Table:
     from rich import table as tables
     from rich.text import Text
 

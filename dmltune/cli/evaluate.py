@@ -74,7 +74,7 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    from dmltune.report import words
+    from dmltune.report import formatting
 
     raw = result.get("raw_pixels", {})
     grid = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
@@ -85,10 +85,13 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
         grid.add_column("difference", justify="right")
     for metric, share in result.items():
         if isinstance(share, float) and metric != "queries_without_match":
-            cells = [words.percent(share)]
+            cells = [formatting.percent(share)]
             if metric in raw:
-                cells += [words.percent(raw[metric]), words.percent(share - raw[metric], signed=True)]
-            grid.add_row(words.metric_name(metric), *cells)
+                cells += [
+                    formatting.percent(raw[metric]),
+                    formatting.percent(share - raw[metric], signed=True),
+                ]
+            grid.add_row(formatting.metric_name(metric), *cells)
     shape = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
     shape.add_column("shape of the embedding", no_wrap=True)
     shape.add_column(result["name"], justify="right")

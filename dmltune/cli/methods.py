@@ -54,7 +54,7 @@ def wrapped(text: str, indent: str) -> list[Any]:
 
 def entries(section: str) -> dict[str, Any]:
     from dmltune.core import components
-    from dmltune.experiment.components import PACKAGES, signature
+    from dmltune.experiment.schema.components import PACKAGES, signature
 
     found: dict[str, Any] = {}
     for name in components.names(PACKAGES[section]):

@@ -64,7 +64,7 @@ def _log(unit: str, now: Callable[[], float] = time.monotonic) -> Advance:
 
 def _so_far(done: int, total: int, unit: str, seconds: float) -> str:
     """`4,096 of 11,788 images, 12s left`."""
-    from dmltune.report.words import clock
+    from dmltune.report.formatting import clock
 
     amounts = [f"{number / 1e6:,.1f}" if unit == "bytes" else f"{number:,}" for number in (done, total)]
     named = "MB" if unit == "bytes" else unit

@@ -14,9 +14,9 @@ from dmltune.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dmltune.reproduce.collage import Study
+    from dmltune.reproduce.collage import CollageResult
     from dmltune.reproduce.synthetic_run import SyntheticStudy
-    from dmltune.reproduce.table_runs import Outcome
+    from dmltune.reproduce.table_runs import TableOutcome
     from dmltune.reproduce.table_studies import Beside
     from dmltune.store import Store
 
@@ -99,13 +99,13 @@ def table(args: argparse.Namespace, out: Output) -> int:
         if getattr(args, option):
             raise UserError(f"--{option} is for studies; for table {args.study} use {instead}.")
     from dmltune.cli import INTERRUPTED
-    from dmltune.experiment.places import is_path
-    from dmltune.experiment.wording import near_or_list
+    from dmltune.experiment.files.places import is_path
+    from dmltune.experiment.problems import near_or_list
     from dmltune.reproduce.paper_tables import table_names
-    from dmltune.reproduce.studies import there
     from dmltune.reproduce.table_cells import document
     from dmltune.reproduce.table_studies import beside
     from dmltune.store import Store
+    from dmltune.tables.finished_checks import finished_checks
 
     if args.study not in (known := table_names()) and not is_path(args.study):
         hint = near_or_list(args.study, [*STUDIES, *known], "there are")
@@ -116,7 +116,7 @@ def table(args: argparse.Namespace, out: Output) -> int:
     store = Store.at(args.store)
     outcome = train(args, asked, store) if args.run else None
     names = [study.name for study in asked.studies()]
-    found = document(asked, list(there(store, names)) if names else [], args.data_root)
+    found = document(asked, list(finished_checks(store, names)) if names else [], args.data_root)
     if outcome is not None:
         found |= {"refused": outcome.refused, "failed": outcome.failed, "stopped": outcome.stopped}
     out.document(found)
@@ -135,7 +135,7 @@ def table(args: argparse.Namespace, out: Output) -> int:
     return 1 if outcome.refused or outcome.failed else 0
 
 
-def train(args: argparse.Namespace, asked: Beside, store: Store) -> Outcome:
+def train(args: argparse.Namespace, asked: Beside, store: Store) -> TableOutcome:
     from dmltune.reproduce.table_runs import Layout, run_table
 
     return run_table(
@@ -228,7 +228,7 @@ def verdict(study: SyntheticStudy) -> list[str]:
     return [*lines, f"In the picture (seed {study.drawn_seed}) the class hulls of GSP {apart}."]
 
 
-def collage_table(study: Study) -> Table:
+def collage_table(study: CollageResult) -> Table:
     grid = new_table("pooling", "seeds", "MAP@R %", "±", "to gap", "P@1 %", "validation %")
     for row in study.rows:
         to_gap = "" if row.to_gap is None or row.method == "gap" else f"{100 * row.to_gap:+.1f}"

@@ -23,7 +23,7 @@ from dmltune.cli.parser import (
 )
 
 if TYPE_CHECKING:
-    from dmltune.search.board import Event
+    from dmltune.search.state import Event
 
 SUMMARY = "search the hyperparameters of a space; the same name again goes on where it stopped"
 EXAMPLES = """\
@@ -59,20 +59,20 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.cli import own_data
+    from dmltune.cli import experiment_choice
     from dmltune.store import Store
 
-    chosen = own_data.subject(args)
+    chosen = experiment_choice.choose_experiment(args)
     experiment = chosen.experiment
-    own_data.show(chosen)
+    experiment_choice.show(chosen)
     if args.dry_run:
-        from dmltune.cli.plan import show_plan
+        from dmltune.cli.dry_run import show_plan
 
         return show_plan(chosen, args, out)
     from dmltune.cli import INTERRUPTED
+    from dmltune.report.formatting import flat
     from dmltune.report.summary import summary, warning
-    from dmltune.report.words import flat
-    from dmltune.search.run import search
+    from dmltune.search.api import search
 
     store = Store.at(args.store)
     chosen.keep(store.search_folder(chosen.name))
@@ -105,12 +105,12 @@ def watching(baseline: Mapping[str, Any]) -> Iterator[Callable[[Event], None]]:
     """The live table on a terminal, lines otherwise; both on stderr, so that stdout stays the result's."""
     console = console_for(sys.stderr)
     if console.is_terminal:
-        from dmltune.report.live import live
+        from dmltune.report.live_table import live
 
         with live(console, baseline) as watch:
             yield watch
     else:
-        from dmltune.report.plain import plain
+        from dmltune.report.log_lines import plain
 
         yield plain(sys.stderr)
 

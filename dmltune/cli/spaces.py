@@ -27,9 +27,9 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     from rich.text import Text
 
-    from dmltune.cli.plan import describe
+    from dmltune.cli.dry_run import describe
     from dmltune.experiment import spaces
-    from dmltune.report import words
+    from dmltune.report import formatting
 
     found = [(space, [] if space.error else varies(space.path)) for space in spaces()]
     out.document(
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         note = "" if space.searchable else "   to train, not to search"
         out.show(Text.assemble((space.name, "bold"), (note, "dim")))
         out.show(Text(f"  {space.error or space.about}", style="red" if space.error else ""))
-        names = words.short_names(parameter.name for parameter in parameters)
+        names = formatting.short_names(parameter.name for parameter in parameters)
         for parameter in parameters:
             out.show(Text(f"    {names[parameter.name]}: {describe(parameter)}", style="dim"))
     return 0
@@ -55,8 +55,8 @@ def varies(path: Path) -> list[Parameter]:
     from dmltune.errors import UserError
     from dmltune.experiment import Parameter
     from dmltune.experiment import tree as trees
-    from dmltune.experiment.places import chain
-    from dmltune.experiment.wording import Problem
+    from dmltune.experiment.files.places import chain
+    from dmltune.experiment.problems import Problem
 
     tree: dict[str, Any] = {}
     try:

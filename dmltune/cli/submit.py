@@ -54,7 +54,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.cli.follow import connect, follow, start
+    from dmltune.cli.job_log import connect, follow, start
     from dmltune.experiment import load_experiment, load_job
 
     if not args.address.startswith(("http://", "https://")):

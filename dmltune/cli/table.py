@@ -40,9 +40,9 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.reproduce.overview import document, overview
-    from dmltune.reproduce.studies import checks
     from dmltune.store import Store
+    from dmltune.tables.finished_checks import checks
+    from dmltune.tables.overview import document, overview
 
     found = checks(Store.at(args.store), args.names)
     cells = overview(found, [metric.strip() for metric in args.metric.split(",")], args.ensemble)

@@ -11,7 +11,7 @@ from dmltune.cli.parser import Parser, add_experiment, add_format, add_places, a
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
-    from dmltune.train.orders import Report
+    from dmltune.train.orders import TrialReport
 
 SUMMARY = "train one embedder: a space's reference point with your changes"
 EXAMPLES = """\
@@ -39,21 +39,21 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.cli import own_data
+    from dmltune.cli import experiment_choice
     from dmltune.cli.search import places
-    from dmltune.cli.tracked import tracked
+    from dmltune.cli.tracked_training import tracked
     from dmltune.report.summary import warning
     from dmltune.store import Store
-    from dmltune.train.local import train
+    from dmltune.train.api import train
 
     if args.trials != 1:
         about = args.space if args.data is None else f"--data {args.data}"
         raise UserError(
             f"a training is one trial; --trials was {args.trials}. For more: dmltune search {about}"
         )
-    chosen = own_data.subject(args)
+    chosen = experiment_choice.choose_experiment(args)
     experiment, name = chosen.experiment, chosen.name
-    own_data.show(chosen)
+    experiment_choice.show(chosen)
     store = Store.at(args.store)
     chosen.keep(store.search_folder(name))
     last = None
@@ -77,17 +77,17 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def line(report: Report, metric: str) -> str:
+def line(report: TrialReport, metric: str) -> str:
     """`step 100/600  MAP@R 31.2 %  P@1 45.0 %  loss 0.1234  350 images/s`."""
-    from dmltune.report import words
+    from dmltune.report import formatting
 
     if report.failure:
-        return f"step {report.step}/{report.max_steps}  failed: {words.first_line(report.failure)}"
+        return f"step {report.step}/{report.max_steps}  failed: {formatting.first_line(report.failure)}"
     metrics = report.metrics
     parts = [f"step {report.step:>5}/{report.max_steps}"]
     for name in dict.fromkeys((metric, "precision_at_1")):
         if name in metrics:
-            parts.append(f"{words.metric_name(name)} {words.percent(metrics[name]):>5} %")
+            parts.append(f"{formatting.metric_name(name)} {formatting.percent(metrics[name]):>5} %")
     if "loss" in metrics:
         parts.append(f"loss {metrics['loss']:.4f}")
     if "images_per_s" in metrics:
@@ -95,8 +95,8 @@ def line(report: Report, metric: str) -> str:
     return "  ".join(parts) + ("  best so far" if report.best_step == report.step else "")
 
 
-def closing(name: str, last: Report, places: str, protocol: str) -> list[str]:
-    from dmltune.report import words
+def closing(name: str, last: TrialReport, places: str, protocol: str) -> list[str]:
+    from dmltune.report import formatting
     from dmltune.report.summary import warning
 
     seen = warning(protocol)
@@ -104,7 +104,7 @@ def closing(name: str, last: Report, places: str, protocol: str) -> list[str]:
     return [
         "",
         *([seen] if seen else []),
-        f"{name}: {words.percent(last.best_score)} % on the {classes} classes, at step {last.best_step}",
+        f"{name}: {formatting.percent(last.best_score)} % on the {classes} classes, at step {last.best_step}",
         "",
         f"  dmltune evaluate {name} --split test{places}  # on {'the same' if seen else 'unseen'} classes",
     ]

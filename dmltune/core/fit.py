@@ -17,9 +17,9 @@ from dmltune.core.geometry import covering_radius
 from dmltune.core.objective import distribute
 from dmltune.core.options import Options
 from dmltune.core.retrieval import retrieval_metrics
-from dmltune.core.run import MEASURES, Diverged, Feed, Progress, Run, Schedule
+from dmltune.core.run import MEASURES, BatchSource, Diverged, Progress, Run, Schedule
 
-__all__ = ["MEASURES", "Diverged", "Feed", "Options", "Progress", "Run", "Schedule", "fit"]
+__all__ = ["MEASURES", "BatchSource", "Diverged", "Options", "Progress", "Run", "Schedule", "fit"]
 
 _POLL_SECONDS = 0.005
 """Several ranks exchange the wish to stop at most about this often, so that short steps stay short."""

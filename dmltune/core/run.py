@@ -71,7 +71,7 @@ class Diverged(Exception):
         return type(self), (self.step, self.what)
 
 
-class Feed(Protocol):
+class BatchSource(Protocol):
     """Where the images come from: uint8 (B, 3, H, W), or float in [0, 1]; labels are 0..num_classes-1."""
 
     @property
@@ -98,7 +98,7 @@ class Run:
         self,
         objective: Objective,
         optimizer: torch.optim.Optimizer,
-        feed: Feed,
+        feed: BatchSource,
         schedule: Schedule,
         options: Options | None = None,
     ) -> None:

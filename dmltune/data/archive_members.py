@@ -49,7 +49,7 @@ class RoomError(Exception):
 
 
 @dataclass(frozen=True)
-class Member:
+class ArchiveMember:
     name: str
     size: int
     folder: bool
@@ -59,7 +59,7 @@ class Member:
 
 
 @contextlib.contextmanager
-def opened(raw: IO[bytes], size: int, room: int, into: Path) -> Iterator[tuple[int, Iterator[Member]]]:
+def opened(raw: IO[bytes], size: int, room: int, into: Path) -> Iterator[tuple[int, Iterator[ArchiveMember]]]:
     """How many bytes the archive of `size` bytes unpacks to at least, as far as that is known beforehand, and
     its members, which are to be unpacked in this order."""
     head = raw.read(16)
@@ -78,7 +78,7 @@ def opened(raw: IO[bytes], size: int, room: int, into: Path) -> Iterator[tuple[i
         yield size, _tar_members(tar, guarded, raw, into)
 
 
-def _zip_members(packed: zipfile.ZipFile) -> Iterator[Member]:
+def _zip_members(packed: zipfile.ZipFile) -> Iterator[ArchiveMember]:
     done = 0
     for info in packed.infolist():
         mode = info.external_attr >> 16
@@ -93,15 +93,19 @@ def _zip_members(packed: zipfile.ZipFile) -> Iterator[Member]:
             flaw = f"packed in a way that is not known here (method {info.compress_type})"
         done += info.compress_size
         folder = info.is_dir() or stat.S_ISDIR(mode)
-        yield Member(info.filename, info.file_size, folder, flaw, done, functools.partial(packed.open, info))
+        yield ArchiveMember(
+            info.filename, info.file_size, folder, flaw, done, functools.partial(packed.open, info)
+        )
 
 
-def _tar_members(tar: tarfile.TarFile, guarded: _Guarded, raw: IO[bytes], into: Path) -> Iterator[Member]:
+def _tar_members(
+    tar: tarfile.TarFile, guarded: _Guarded, raw: IO[bytes], into: Path
+) -> Iterator[ArchiveMember]:
     while (info := tar.next()) is not None:
         if info.size < 0:
             raise tarfile.ReadError(f"{info.name!r} has {info.size} bytes")
         opening = cast(Callable[[], IO[bytes]], functools.partial(tar.extractfile, info))
-        yield Member(info.name, info.size, info.isdir(), _tar_flaw(info, into), raw.tell(), opening)
+        yield ArchiveMember(info.name, info.size, info.isdir(), _tar_flaw(info, into), raw.tell(), opening)
         cast(Any, tar).members.clear()  # it would keep all of them
     guarded.finish()
 

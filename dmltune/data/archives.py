@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmltune.data.archive_members import DAMAGED, ENCRYPTED, PIECE, Member, RoomError, WebPageError, opened
+from dmltune.data.archive_members import (
+    DAMAGED,
+    ENCRYPTED,
+    PIECE,
+    ArchiveMember,
+    RoomError,
+    WebPageError,
+    opened,
+)
 from dmltune.data.workspace import workspace
 from dmltune.errors import UserError
 
@@ -98,7 +106,7 @@ def amount(size: int) -> str:
     return f"{size} bytes"
 
 
-def _parts(member: Member) -> list[str]:
+def _parts(member: ArchiveMember) -> list[str]:
     """The names on the way to a member, when it may be written at all."""
     name, shown = member.name, f"{member.name[:100]!r}"
     parts = [part for part in name.split("/") if part not in ("", ".")]
@@ -119,7 +127,7 @@ def _parts(member: Member) -> list[str]:
     return parts
 
 
-def _write(member: Member, target: Path) -> None:
+def _write(member: ArchiveMember, target: Path) -> None:
     try:
         if member.folder:
             target.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from dmltune.data import augment as augmentations
 from dmltune.data.cache import cache_folder, cached
-from dmltune.data.feed import Batch, Feed
+from dmltune.data.feed import Batch, ImageFeed
 from dmltune.data.images import ImageSet, Ints
 from dmltune.data.packed import at_size
 from dmltune.data.samplers.seeding import generator
@@ -84,7 +84,7 @@ def stored_maps(
     )
 
 
-class MapFeed(Feed):
+class MapFeed(ImageFeed):
     """A feed that yields stored maps in place of images, of the same samples in the same order. For every
     sample of training, and of a pool, one of its augmented views is drawn."""
 
@@ -95,7 +95,7 @@ class MapFeed(Feed):
         self._augmentation = augmentations.Augmentation(1, augmentations.none)  # its number says which view
 
     def validation(self) -> Iterator[Batch]:
-        """As `Feed.validation`."""
+        """As `ImageFeed.validation`."""
         _, labels_N = np.unique(self._images.labels_N[self._validation_N], return_inverse=True)
         mine = np.arange(self.rank, len(labels_N), self.world)
         for places_B in np.split(mine, range(256, len(mine), 256)):

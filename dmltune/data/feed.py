@@ -28,7 +28,7 @@ PoolBatch = tuple[Tensor, Tensor, Tensor]  # images, labels (B,), slots (B,) in 
 T = TypeVar("T")
 
 
-class Feed:
+class ImageFeed:
     """Everything is a pure function of (seed, step) or (seed, round): resuming needs no state, and the ranks
     together see exactly what one process would see. Background `threads` prepare the next batches (`prefetch`
     of them). `cache`: how images are kept, a mode of `packed.at_size`."""

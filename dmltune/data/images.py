@@ -101,7 +101,7 @@ def raw_pixels(imageset: ImageSet, side: int = 32) -> NDArray[np.float32]:
 
     Returns (N, D); neighbours by Euclidean distance, like any embedding.
     """
-    from dmltune.data.augment import evaluation_pixels  # it builds on this file
+    from dmltune.data.augment import evaluation_pixels
 
     chunks = []
     for start in range(0, len(imageset), 512):

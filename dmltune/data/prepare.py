@@ -27,7 +27,7 @@ DEEPEST = 3  # folders around a data set in an archive
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedData:
     """A data set that can be loaded. `notes`: what was done and what is to be known, a line each."""
 
     folder: Path
@@ -36,7 +36,9 @@ class Prepared:
     notes: tuple[str, ...]
 
 
-def prepare(name: str, root: Path, archive: Path | None = None, progress: Progress | None = None) -> Prepared:
+def prepare(
+    name: str, root: Path, archive: Path | None = None, progress: Progress | None = None
+) -> PreparedData:
     """Data set `name` in the folder `root`, from `archive` or the network. What is there is left alone."""
     if name not in catalog.names():
         known = ", ".join(catalog.names())
@@ -67,7 +69,7 @@ def prepare(name: str, root: Path, archive: Path | None = None, progress: Progre
     return replace(made, folder=folder, notes=(*pieces.notes, f"unpacked as {folder}", *made.notes))
 
 
-def _there(name: str, source: Source, root: Path) -> Prepared | None:
+def _there(name: str, source: Source, root: Path) -> PreparedData | None:
     """The copy that `root` has already, or is."""
     found = _find(source, root)
     if found is None:
@@ -93,7 +95,7 @@ def _find(source: Source, root: Path) -> Path | None:
     return root if (root / "train").is_dir() else None
 
 
-def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Progress | None) -> Prepared:
+def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Progress | None) -> PreparedData:
     """Unpack in `place` so that it is a data root with the data set in it, and read it there."""
     need_room(place, pieces.size)
     unpacked = place / ".unpacked"
@@ -135,10 +137,10 @@ def _within(source: Source, unpacked: Path) -> Path | None:
     return None if source.layouts else place
 
 
-def _counted(name: str, root: Path) -> Prepared:
+def _counted(name: str, root: Path) -> PreparedData:
     """Both halves, read and compared with what was published."""
     halves = [catalog.load(name, part, root) for part in get_args(Part)]
-    return Prepared(
+    return PreparedData(
         folder=root,
         classes=len({label for half in halves for label in half.class_names}),
         images=sum(len(half) for half in halves),

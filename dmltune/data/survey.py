@@ -17,7 +17,7 @@ State = Literal["found", "made", "missing", "yours"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetEntry:
     """`made`: nothing to download. Counts are of the copy that was found, else those that were published,
     else None. `lacking`: what the copy has less than was published. `get`: how to come by it.
     """
@@ -33,7 +33,7 @@ class Entry:
     get: str = ""
 
 
-def survey(root: Path | None = None, names: Sequence[str] = ()) -> Iterator[Entry]:
+def survey(root: Path | None = None, names: Sequence[str] = ()) -> Iterator[DatasetEntry]:
     """Every set of the catalogue, or those named. Lists are read, images are not looked at."""
     for name in names or catalog.names():
         if name not in catalog.names():
@@ -41,11 +41,11 @@ def survey(root: Path | None = None, names: Sequence[str] = ()) -> Iterator[Entr
         yield _entry(name, root)
 
 
-def _entry(name: str, root: Path | None) -> Entry:
+def _entry(name: str, root: Path | None) -> DatasetEntry:
     module = importlib.import_module(f"{catalog.__name__}.{name}")
     about = _first_sentence(module.__doc__ or "")
     if name == "own":
-        return Entry(name, about, "yours", None, None, get="data.name=own data.path=./photos")
+        return DatasetEntry(name, about, "yours", None, None, get="data.name=own data.path=./photos")
     source = getattr(module, "SOURCE", None)
     try:
         halves = {part: catalog.files(name, part, root)[0] for part in get_args(Part)}
@@ -53,7 +53,7 @@ def _entry(name: str, root: Path | None) -> Entry:
         numbers = catalog.published(name).values()
         images = [images for images, _ in numbers if images is not None]
         classes = [classes for _, classes in numbers if classes is not None]
-        return Entry(
+        return DatasetEntry(
             name,
             about,
             "missing",
@@ -63,7 +63,7 @@ def _entry(name: str, root: Path | None) -> Entry:
             get=_how(name),
         )
     lacking = "; ".join(f"{part}: {less}" for part in halves if (less := catalog.lacking(halves[part])))
-    return Entry(
+    return DatasetEntry(
         name,
         about,
         "made" if source is None else "found",

@@ -52,7 +52,7 @@ class Half:
 
 
 @dataclass(frozen=True)
-class Report:
+class VerificationReport:
     name: str
     folder: Path | None  # that all files are in; None where images are not files
     parts: tuple[Half, ...]
@@ -69,7 +69,7 @@ class Step:
 
     done: int
     total: int
-    report: Report | None = None
+    report: VerificationReport | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def verify(name: str, root: Path | None = None, workers: int | None = None, **op
     halves = tuple(_half(images) for images, _ in listed.values())
     faults += [fault for half in halves for fault in _too_few(half)]
     folder = Path(os.path.commonpath([file.absolute().parent for file in files])) if files else None
-    yield Step(total, total, Report(name, folder, halves, tuple(faults)))
+    yield Step(total, total, VerificationReport(name, folder, halves, tuple(faults)))
 
 
 def look(file: Path) -> Seen:

@@ -14,23 +14,23 @@ import torch
 from torch import Tensor
 
 from dmltune.check.configurations import digest
-from dmltune.check.ledger import Kind
-from dmltune.check.opening import open_test
 from dmltune.core.analysis import distance_histograms, geometry
 from dmltune.core.clustering import cluster, clustering_metrics
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
-from dmltune.evaluation.pairs import Comparison, logged
-from dmltune.evaluation.subject import Subject, trained_subject, untrained_subject
+from dmltune.evaluation.pairs import PairList, logged
 from dmltune.experiment import Experiment
+from dmltune.ledger import Kind
+from dmltune.models import EvaluatedModel, trained_subject, untrained_subject
 from dmltune.report.distances import draw_distances
 from dmltune.report.summary import warning
 from dmltune.store import Store
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images, validation_split
-from dmltune.train.cluster import threads_of, usable_cores
-from dmltune.train.embedding import embed, retrieval
+from dmltune.train.inference import embed, retrieval
+from dmltune.train.ray_session import threads_of, usable_cores
+from dmltune.train.test_access import open_test
 
 SPLITS = ("validation", "test")
 UNTRAINED = "nothing here learns: no class was trained or chosen on"
@@ -63,9 +63,7 @@ def evaluate(
     tracker = Tracker(store)
     found = tracker.find(run)
     subject = untrained_subject(run, tracker) if found is None else trained_subject(run, found, tracker)
-    listed = (
-        None if pairs is None else Comparison.read(pairs)
-    )  # mistakes in it before test classes are opened
+    listed = None if pairs is None else PairList.read(pairs)  # mistakes in it before test classes are opened
     chosen = split or ("test" if subject.untrained else "validation")
     with _own_threads():
         if chosen == "test":
@@ -76,13 +74,13 @@ def evaluate(
 
 
 def _measured(
-    subject: Subject,
+    subject: EvaluatedModel,
     tracker: Tracker,
     chosen: str,
     images: ImageSet,
     indices: Indices,
     clustering: bool,
-    pairs: Comparison | None,
+    pairs: PairList | None,
 ) -> dict[str, Any]:
     experiment = subject.experiment
     emb_ND = embed(subject.embedder, images, indices, experiment.data.size)
@@ -144,7 +142,7 @@ def _own_threads() -> Iterator[None]:
 
 def _keep(
     tracker: Tracker,
-    subject: Subject,
+    subject: EvaluatedModel,
     split: str,
     figures: dict[str, float],
     emb_ND: Tensor,
@@ -158,7 +156,9 @@ def _keep(
         tracker.log_file(subject.run_id, draw_distances(*distance_histograms(emb_ND, labels_N), title, file))
 
 
-def _test(subject: Subject, store: Store, data_root: Path | None, kind: Kind) -> tuple[ImageSet, Indices]:
+def _test(
+    subject: EvaluatedModel, store: Store, data_root: Path | None, kind: Kind
+) -> tuple[ImageSet, Indices]:
     which = f"trial {subject.trial}" if subject.trial.isdigit() else subject.trial or "untrained"
     opened = open_test(
         subject.experiment,

@@ -12,7 +12,7 @@ from dmltune.data.images import ImageSet
 from dmltune.data.pair_lists import pair_images, read_pairs, scores
 from dmltune.data.pairs import Pairs
 from dmltune.errors import UserError
-from dmltune.train.embedding import embed
+from dmltune.train.inference import embed
 
 FARS = (1e-3, 1e-4, 1e-5)
 FOLDS = 10
@@ -20,7 +20,7 @@ MOST_RANKED = 1_000_000  # pairs whose accuracy is told; longer lists are about 
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairList:
     """A list of pairs that can be measured: both kinds are in it, and every image is there."""
 
     path: Path
@@ -28,7 +28,7 @@ class Comparison:
     images: ImageSet
 
     @classmethod
-    def read(cls, path: Path) -> Comparison:
+    def read(cls, path: Path) -> PairList:
         pairs = read_pairs(path)
         same, count = int(pairs.same_P.sum()), len(pairs.same_P)
         if not 0 < same < count or count < FOLDS:

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from dmltune.errors import UserError
-from dmltune.experiment import places
-from dmltune.experiment.document import Document, read_document
-from dmltune.experiment.explain import problem_of
-from dmltune.experiment.sections import Count, Section
-from dmltune.experiment.wording import Problem, kind_of, show, unknown
+from dmltune.experiment.files import places
+from dmltune.experiment.files.document import Document, read_document
+from dmltune.experiment.problems import Problem, kind_of, show, unknown
+from dmltune.experiment.schema.sections import Count, Section
+from dmltune.experiment.schema.validation_errors import problem_of
 
 JOBS = "jobs"
 _TIME = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+")

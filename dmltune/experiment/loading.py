@@ -8,15 +8,15 @@ from pathlib import Path as File
 from typing import Any
 
 from dmltune.errors import UserError
-from dmltune.experiment import places
 from dmltune.experiment import tree as trees
-from dmltune.experiment.build import build
-from dmltune.experiment.document import read_value
-from dmltune.experiment.expression import ExpressionError, compile_expression
-from dmltune.experiment.model import Experiment
-from dmltune.experiment.sections import COMPONENTS
-from dmltune.experiment.space_checks import check_search, lay_reference_point
-from dmltune.experiment.wording import Path, Problem, one_line
+from dmltune.experiment.files import places
+from dmltune.experiment.files.document import read_value
+from dmltune.experiment.problems import Path, Problem, one_line
+from dmltune.experiment.schema.build import build
+from dmltune.experiment.schema.model import Experiment
+from dmltune.experiment.schema.sections import COMPONENTS
+from dmltune.experiment.space.expression import ExpressionError, compile_expression
+from dmltune.experiment.space.validation import lay_reference_point, validate_space
 
 
 @dataclass(frozen=True, order=True)
@@ -106,7 +106,7 @@ def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> 
         for key in values:
             layers.origins[tuple(key.split("."))] = layers.origins[("reference_point", key)]
         experiment = build(tree)
-        check_search(experiment)
+        validate_space(experiment)
     except Problem as problem:
         raise UserError(f"{layers.where(problem.paths) or top}: {problem}") from None
     return experiment

@@ -9,8 +9,8 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dmltune.experiment.sections import COMPONENTS, NAMED
-from dmltune.experiment.wording import Path
+from dmltune.experiment.problems import Path
+from dmltune.experiment.schema.sections import COMPONENTS, NAMED
 
 FLAT = ("search", "reference_point")
 SECTIONS = (

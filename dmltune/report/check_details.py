@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dmltune.report import check_figures as figures
-from dmltune.report import check_words as say
-from dmltune.report import words
+from dmltune.report import check_sentences as say
+from dmltune.report import formatting
 from dmltune.report.markup import Markup, element, joined, picture, table
 
 EXTREMES = 8  # classes with the largest gains and losses that are listed
@@ -31,7 +31,7 @@ def classes(document: Mapping[str, Any]) -> Markup | None:
     if not gaps or mine is None:
         return None
     found = document["per_class"]
-    name, metric = say.name_of(mine).split(" = ")[0], words.metric_name(document["metric"])
+    name, metric = say.name_of(mine).split(" = ")[0], formatting.metric_name(document["metric"])
     better, worse = sum(gap > 0 for _, gap in gaps), sum(gap < 0 for _, gap in gaps)
     ranked = sorted(gaps, key=lambda pair: pair[1])
     size = min(EXTREMES, len(ranked) // 2)
@@ -41,8 +41,8 @@ def classes(document: Mapping[str, Any]) -> Markup | None:
             [
                 str(found["classes"][at]),
                 f"{int(found['images'][at]):,}",
-                words.percent(found[baseline][at]),
-                words.percent(found[mine["key"]][at]),
+                formatting.percent(found[baseline][at]),
+                formatting.percent(found[mine["key"]][at]),
                 say.typeset(say.points(gap)),
             ]
             for at, gap in chosen

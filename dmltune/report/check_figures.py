@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dmltune.report import check_words as say
-from dmltune.report import words
+from dmltune.report import check_sentences as say
+from dmltune.report import formatting
 from dmltune.report.markup import Markup
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def forest(document: Mapping[str, Any]) -> Markup:
         axis.axvline(0, color="#222222", lw=1)
         axis.set_yticks(range(len(rows)), [broken(say.name_of(row)) for row in rows])
         axis.set_ylim(len(rows) - 0.5, -0.7)
-        axis.set_xlabel(f"{words.metric_name(document['metric'])} − baseline, points")
+        axis.set_xlabel(f"{formatting.metric_name(document['metric'])} − baseline, points")
         axis.grid(axis="x", color="#e4e7eb", lw=0.8)
         axis.margins(x=0.12)
 
@@ -92,7 +92,7 @@ def every_model(document: Mapping[str, Any]) -> Markup:
                 axis.errorbar(at + 0.3, 100 * mean, error, fmt="_", color="#222222", ms=9, capsize=3, lw=1.4)
         axis.set_xticks(range(len(rows)), [broken(say.name_of(row)) for row in rows])
         axis.set_xlim(-0.5, len(rows) - 0.5)
-        axis.set_ylabel(f"test {words.metric_name(metric)}, %")
+        axis.set_ylabel(f"test {formatting.metric_name(metric)}, %")
         axis.grid(axis="y", color="#e4e7eb", lw=0.8)
 
     return drawn(draw, 2.9, "the score of every model by configuration") if places else Markup("")
@@ -176,7 +176,7 @@ def used(histogram: Mapping[str, Sequence[float]]) -> float:
 def titled(document: Mapping[str, Any], key: str) -> str:
     row = say.find(document, key)
     share = overlap(document["distances"][key])
-    return f"{say.name_of(row) if row else key}: the two overlap by {words.percent(share)} %"
+    return f"{say.name_of(row) if row else key}: the two overlap by {formatting.percent(share)} %"
 
 
 def overlap(histogram: Mapping[str, Sequence[float]]) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dmltune.report import check_words as say
-from dmltune.report import words
+from dmltune.report import check_sentences as say
+from dmltune.report import formatting
 from dmltune.report.markup import Markup, element, joined, table
 
 FEW_MODELS = 24  # more are folded away
@@ -66,13 +66,13 @@ def _models(row: Mapping[str, Any], metric: str) -> Markup | None:
     models = row.get("models") or []
     if not models:
         return None
-    name = words.metric_name(metric)
+    name = formatting.metric_name(metric)
     rows = [
         [
             str(model["member"]),
             str(model.get("step", "")),
-            words.percent(say.known(model.get("validation"))),
-            words.percent(say.known((model.get("test") or {}).get(metric))),
+            formatting.percent(say.known(model.get("validation"))),
+            formatting.percent(say.known((model.get("test") or {}).get(metric))),
             element("span", str(model.get("run_id", "")), class_="code"),
         ]
         for model in models
@@ -90,5 +90,5 @@ def _failures(document: Mapping[str, Any]) -> Markup | None:
     failed: Mapping[str, str] = document.get("failed") or {}
     if not failed:
         return None
-    rows = [[member, words.first_line(reason)] for member, reason in failed.items()]
+    rows = [[member, formatting.first_line(reason)] for member, reason in failed.items()]
     return joined(element("h3", "Failed"), table(["model", "reason"], rows))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dmltune.report import check_figures as figures
-from dmltune.report import check_words as say
-from dmltune.report import words
+from dmltune.report import check_sentences as say
+from dmltune.report import formatting
 from dmltune.report.check_details import classes, confusions, shape
 from dmltune.report.check_origins import made, openings
 from dmltune.report.markup import Markup, element, joined, picture, table
@@ -43,7 +43,7 @@ def _top(document: Mapping[str, Any]) -> Markup:
     mine = say.main_of(document)
     judgement = say.judge(document, mine) if mine else say.Judgement("unknown", "")
     design = f"{document['folds']} folds × {document['repeats']} repeats"
-    metric = words.metric_name(document["metric"])
+    metric = formatting.metric_name(document["metric"])
     path = f"{document['space_name']} · {document['protocol']} protocol · {design}"
     selection = say.selection(document)
     return joined(
@@ -66,7 +66,9 @@ def _top(document: Mapping[str, Any]) -> Markup:
 def _compared(document: Mapping[str, Any]) -> Markup:
     """The values behind the names."""
     rows = document["configurations"]
-    values = (words.parameters(words.flat(row.get("values") or {})) or "as in the space" for row in rows)
+    values = (
+        formatting.parameters(formatting.flat(row.get("values") or {})) or "as in the space" for row in rows
+    )
     pairs = zip(rows, values, strict=True)
     return element(
         "dl",
@@ -99,8 +101,8 @@ def _scores(document: Mapping[str, Any]) -> Markup | None:
         return None
     dim, metric = say.dim_of(document), document["metric"]
     metrics = [metric, *(name for name in METRICS if name != metric and _has(document, name))]
-    both = words.metric_name(metric)
-    headings = ["configuration", "models", *(f"{words.metric_name(name)} %" for name in metrics)]
+    both = formatting.metric_name(metric)
+    headings = ["configuration", "models", *(f"{formatting.metric_name(name)} %" for name in metrics)]
     headings.append(f"{both} {dim}-d %" if dim else f"{both} joined %")
     rows = []
     for row in document["configurations"]:

@@ -12,8 +12,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dmltune.report import check_words as say
-from dmltune.report import words
+from dmltune.report import check_sentences as say
+from dmltune.report import formatting
 
 WIDTH = 80
 STYLES = {"better": "bold green", "worse": "bold red", "none": "", "unknown": "yellow"}
@@ -54,10 +54,10 @@ def _scores(document: Mapping[str, Any]) -> Table:
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", width=WIDTH)
     grid.add_column("test classes", ratio=1, overflow="fold")
     grid.add_column("models", justify="right", no_wrap=True)
-    grid.add_column(f"{words.metric_name(metric)} %", justify="right", no_wrap=True)
+    grid.add_column(f"{formatting.metric_name(metric)} %", justify="right", no_wrap=True)
     grid.add_column(f"{say.level(document)} CI", no_wrap=True, min_width=11)
     grid.add_column(f"{dim}-d %" if dim else "joined %", justify="right", no_wrap=True)
-    grid.add_column(f"{words.metric_name('precision_at_1')} %", justify="right", no_wrap=True)
+    grid.add_column(f"{formatting.metric_name('precision_at_1')} %", justify="right", no_wrap=True)
     for row in document["configurations"]:
         single: Mapping[str, Any] = row.get("single") or {}
         joined: Mapping[str, Any] = row.get("ensemble") or {}
@@ -77,7 +77,7 @@ def _verdicts(document: Mapping[str, Any]) -> list[RenderableType]:
     """For each configuration the values it stands for and, below them, what was found."""
     lines: list[RenderableType] = []
     for row in document["configurations"]:
-        values = words.parameters(words.flat(row.get("values") or {}))
+        values = formatting.parameters(formatting.flat(row.get("values") or {}))
         first, *more = textwrap.wrap(f"{say.name_of(row)}   {values}", WIDTH, subsequent_indent="  ")
         name = Text.assemble(
             (first[: len(say.name_of(row))], "bold"), (first[len(say.name_of(row)) :], "dim")
@@ -92,7 +92,7 @@ def _verdicts(document: Mapping[str, Any]) -> list[RenderableType]:
 def _failures(document: Mapping[str, Any]) -> list[RenderableType]:
     failed: Mapping[str, str] = document.get("failed") or {}
     lines: list[RenderableType] = [
-        Text(f"{member} failed: {words.first_line(reason)}", style="red")
+        Text(f"{member} failed: {formatting.first_line(reason)}", style="red")
         for member, reason in list(failed.items())[:MOST_FAILURES]
     ]
     if len(failed) > MOST_FAILURES:
@@ -111,7 +111,7 @@ def _footnote(document: Mapping[str, Any]) -> str:
 
 
 def _mean(figures: Mapping[str, Any], metric: str) -> str:
-    return words.percent(say.known((figures.get(metric) or {}).get("mean")))
+    return formatting.percent(say.known((figures.get(metric) or {}).get("mean")))
 
 
 def _lines(text: str, style: str = "", indent: str = "") -> list[RenderableType]:

@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dmltune.report import words
-from dmltune.report.check_words import p_text
+from dmltune.report import formatting
+from dmltune.report.check_sentences import p_text
 
 WIDTH = 80
 Document = Mapping[str, Any]
@@ -98,7 +98,7 @@ def _gain(gain: Document) -> list[RenderableType]:
     if gain["low"] is not None and gain["high"] is not None:
         p = "" if gain["p"] is None else f", p {p_text(gain['p'])}"
         ours += f" (95 % CI {100 * gain['low']:+.2f} to {100 * gain['high']:+.2f}{p})"
-    metric = words.metric_name(gain["metric"])
+    metric = formatting.metric_name(gain["metric"])
     return _lines(f"{gain['row']} over {gain['baseline']}, {metric}, points: {theirs}{ours}", "", "  ")
 
 
@@ -110,11 +110,13 @@ def _study(study: Document) -> list[RenderableType]:
     made = f"run {study['run_id']}, commit {study['commit']}, data {study['fingerprint']}"
     lines = _lines(f"{study['study']}: {design}, {made}", "dim", "  ")
     if study["changes"]:
-        lines += _lines(f"  not the table's settings: {words.parameters(study['changes'])}", "yellow", "  ")
+        lines += _lines(
+            f"  not the table's settings: {formatting.parameters(study['changes'])}", "yellow", "  "
+        )
     if study.get("warning"):
         lines += _lines(f"  {study['warning']}", "bold red", "  ")
     for member, reason in list((study["failed"] or {}).items())[:3]:
-        lines += _lines(f"  {member} failed: {words.first_line(reason)}", "red", "  ")
+        lines += _lines(f"  {member} failed: {formatting.first_line(reason)}", "red", "  ")
     return lines
 
 

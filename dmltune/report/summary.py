@@ -16,10 +16,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dmltune.report import words
+from dmltune.report import formatting
 
 if TYPE_CHECKING:
-    from dmltune.search.board import SearchResult, TrialRow
+    from dmltune.search.state import SearchResult, TrialRecord
 
 NOTHING: Mapping[str, Any] = {}
 SHORT = 48  # a command of this length and its meaning fit 80 columns
@@ -35,7 +35,10 @@ def summary(
     rows = rows_of(result.rows)
     parts: list[RenderableType] = [
         "",
-        Text(f"{result.name} · {result.space_name}   {len(rows)} trials: {words.counts(rows)}", style="bold"),
+        Text(
+            f"{result.name} · {result.space_name}   {len(rows)} trials: {formatting.counts(rows)}",
+            style="bold",
+        ),
     ]
     if result.interrupted:
         parts.append(Text("stopped before its end; nothing that finished is lost", style="yellow"))
@@ -47,7 +50,7 @@ def summary(
         parts += [
             "",
             *(
-                Text(f"trial {row.number} failed: {words.first_line(row.reason)}", style="red")
+                Text(f"trial {row.number} failed: {formatting.first_line(row.reason)}", style="red")
                 for row in failures[:5]
             ),
         ]
@@ -60,7 +63,7 @@ def summary(
 
 def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
     """One line each for the winner, the reference point, the baseline, the untrained embedder."""
-    metric = words.metric_name(result.metric)
+    metric = formatting.metric_name(result.metric)
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("test classes" if warning(result.protocol) else "validation classes", no_wrap=True)
     grid.add_column("trial", justify="right")
@@ -72,27 +75,27 @@ def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
         if row is None:
             grid.add_row(name, "–", "–", "–", "did not run")
             continue
-        difference = "" if row.role == "baseline" else words.percent(minus(row.best, base), signed=True)
-        score = Text(words.percent(row.best), style="bold green" if name == "winner" else "")
+        difference = "" if row.role == "baseline" else formatting.percent(minus(row.best, base), signed=True)
+        score = Text(formatting.percent(row.best), style="bold green" if name == "winner" else "")
         grid.add_row(
             name,
             str(row.number),
             score,
             difference,
-            words.parameters(row.values or (baseline if row.role == "baseline" else {})),
+            formatting.parameters(row.values or (baseline if row.role == "baseline" else {})),
         )
     untrained = result.untrained_score
     grid.add_row(
         "untrained embedder",
         "",
-        words.percent(untrained),
-        words.percent(minus(untrained, base), signed=True),
+        formatting.percent(untrained),
+        formatting.percent(minus(untrained, base), signed=True),
         "",
     )
     return grid
 
 
-def named_rows(result: SearchResult) -> list[tuple[str, TrialRow | None]]:
+def named_rows(result: SearchResult) -> list[tuple[str, TrialRecord | None]]:
     return [("winner", result.winner), ("reference point", result.reference), ("baseline", result.baseline)]
 
 
@@ -110,7 +113,7 @@ def verdict(result: SearchResult) -> list[str]:
         return ["", "no trial has finished, so there is no winner"]
     lines = [""]
     base = result.baseline.best if result.baseline is not None else None
-    if base is not None and not words.better(result.mode, winner.best, base):
+    if base is not None and not formatting.better(result.mode, winner.best, base):
         lines.append("Nothing beat the baseline.")
     elif winner.role == "reference":
         lines.append("Nothing beat the reference point.")
@@ -150,9 +153,9 @@ def store_option(store: Path) -> str:
     return "" if store == usual else f" --store {shlex.quote(nearby(store))}"
 
 
-def rows_of(rows: object) -> list[TrialRow]:
+def rows_of(rows: object) -> list[TrialRecord]:
     """A board's rows by number, or a result's in order."""
-    listed: Iterable[TrialRow] = rows.values() if isinstance(rows, dict) else rows  # type: ignore[assignment]
+    listed: Iterable[TrialRecord] = rows.values() if isinstance(rows, dict) else rows  # type: ignore[assignment]
     return sorted(listed, key=lambda row: row.number)
 
 

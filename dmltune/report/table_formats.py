@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dmltune.report import words
+from dmltune.report import formatting
 
 WIDTH = 80
 Document = Mapping[str, Any]
@@ -138,7 +138,7 @@ def tex(said: str) -> str:
 def heading(column: Document) -> str:
     """`cub MAP@R`, `cub MAP@R joined` for the folds' models put together."""
     joined = " joined" if column["score"] == "ensemble" else ""
-    return f"{column['title']} {words.metric_name(column['metric'])}{joined}"
+    return f"{column['title']} {formatting.metric_name(column['metric'])}{joined}"
 
 
 def _grid(

@@ -23,11 +23,11 @@ from dmltune.errors import UserError, nearest
 from dmltune.evaluation import evaluate
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.reproduce.pictures import draw_bars
-from dmltune.search.series import Series
-from dmltune.store import Store, checked_name
-from dmltune.train.build import check
-from dmltune.train.identity import claimed
-from dmltune.train.many import crew
+from dmltune.store import Store, validated_name
+from dmltune.train.build import validate_experiment
+from dmltune.train.name_claim import claim_name
+from dmltune.train.run_series import RunSeries
+from dmltune.train.worker_pool import worker_pool
 
 SPACE = "collage"
 ZERO_SHOT = "gsp+zero_shot"
@@ -47,7 +47,7 @@ VALIDATIONS = 3  # of a training, after the one of step 0
 
 
 @dataclass(frozen=True)
-class Row:
+class CollageRow:
     """One method. Scores are fractions; `std` is over the seeds (0 for one), `to_gap` is paired by seed."""
 
     method: str
@@ -60,9 +60,9 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Study:
+class CollageResult:
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[CollageRow, ...]
     failed: Mapping[str, str]
     stopped: bool
     folder: Path
@@ -82,12 +82,12 @@ def run(
     data_root: Path | None = None,
     address: str | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Study:
+) -> CollageResult:
     """Train what is not done yet, then the table of what was asked for. The same name goes on.
 
     With weights of your own (`backbone.weights=FILE`) there is no pretraining; CIFAR-100 starts from scratch.
     """
-    name, store = checked_name(name), store or Store.at()
+    name, store = validated_name(name), store or Store.at()
     base = experiment(BASELINE, overrides, steps)
     pretrain = base.data.name == "glyph_collage" and base.backbone.weights == "none"
     members = {
@@ -95,11 +95,11 @@ def run(
         for seed in range(seeds)
         for method in checked(methods)
     }
-    fingerprint = check(base, data_root)
+    fingerprint = validate_experiment(base, data_root)
     for method in methods:
-        check(members[member(method, 0)], data_root)
-    with claimed(store, name, base, fingerprint):
-        series = Series(store, name, SPACE, base, fingerprint, "reproduction")
+        validate_experiment(members[member(method, 0)], data_root)
+    with claim_name(store, name, base, fingerprint):
+        series = RunSeries(store, name, SPACE, base, fingerprint, "reproduction")
         try:
             failed, stopped = _train(series, members, base, pretrain, concurrent, data_root, address, say)
             study = _study(series, members, failed, stopped)
@@ -135,7 +135,7 @@ def checked(methods: Iterable[str]) -> list[str]:
 
 
 def _train(
-    series: Series,
+    series: RunSeries,
     members: Mapping[str, Experiment],
     base: Experiment,
     pretrain: bool,
@@ -150,7 +150,7 @@ def _train(
     if not left:
         return failed, False
     say(f"{len(left)} of {len(members)} trainings to do")
-    with crew(concurrent=concurrent, address=address, say=say) as team:
+    with worker_pool(concurrent=concurrent, address=address, say=say) as team:
         if pretrain and series.result(PRETRAINING) is None:
             first = pretraining(base)
             for key, run_id, report in series.train(team, {PRETRAINING: first}, data_root):
@@ -198,8 +198,8 @@ def line(key: str, report: Any) -> str:
 
 
 def _study(
-    series: Series, members: Mapping[str, Experiment], failed: Mapping[str, str], stopped: bool
-) -> Study:
+    series: RunSeries, members: Mapping[str, Experiment], failed: Mapping[str, str], stopped: bool
+) -> CollageResult:
     results = {key: found for key in members if (found := series.result(key)) is not None}
     seeds = {
         method: [seed for seed in range(len(members)) if member(method, seed) in results]
@@ -218,7 +218,7 @@ def _study(
         pairs = zip(scores(method, "map_at_r", both), scores(BASELINE, "map_at_r", both), strict=True)
         differences = [left - right for left, right in pairs]
         rows.append(
-            Row(
+            CollageRow(
                 method=method,
                 seeds=len(mine),
                 map_at_r=statistics.fmean(mine_map),
@@ -230,7 +230,7 @@ def _study(
         )
     rows.sort(key=lambda row: -row.map_at_r)
     any_test: Mapping[str, Any] = next((found["test"] for found in results.values()), {})
-    return Study(
+    return CollageResult(
         name=series.name,
         rows=tuple(rows),
         failed=failed,
@@ -241,7 +241,7 @@ def _study(
     )
 
 
-def _write(series: Series, study: Study) -> None:
+def _write(series: RunSeries, study: CollageResult) -> None:
     """`poolings.csv` and `poolings.png` beside the runs and as artifacts of the parent run."""
     if not study.rows:
         return

@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from dmltune.errors import UserError
-from dmltune.experiment import Experiment, load_experiment, places
-from dmltune.experiment.document import Document, read_document, read_value
-from dmltune.experiment.explain import problem_of
-from dmltune.experiment.sections import Section
-from dmltune.experiment.wording import Problem, near_or_list, show
+from dmltune.experiment import Experiment, load_experiment
+from dmltune.experiment.files import places
+from dmltune.experiment.files.document import Document, read_document, read_value
+from dmltune.experiment.problems import Problem, near_or_list, show
+from dmltune.experiment.schema.sections import Section
+from dmltune.experiment.schema.validation_errors import problem_of
 
 TABLES = "search_spaces/tables"
 QUOTED = "quoted from its own paper, which trained it"
@@ -37,7 +38,7 @@ Overrides = list[Annotated[str, AfterValidator(_is_override)]]
 Printed = float | int | str | None
 
 
-class Column(Section):
+class PaperColumn(Section):
     """What of a study is beside the printed figure: `single` and `ensemble` models on the test classes,
     `validation`, `steps` until the best weights, or the `categories` of the data.
     """
@@ -50,7 +51,7 @@ class DataSet(Section):
     name: str = Field(min_length=1)
     space: str = Field(min_length=1)
     overrides: Overrides = []
-    columns: dict[str, Column] = {}
+    columns: dict[str, PaperColumn] = {}
 
 
 class Part(Section):
@@ -58,7 +59,7 @@ class Part(Section):
     overrides: Overrides = []
 
 
-class Row(Section):
+class PaperRow(Section):
     """`group` is the row it is compared with, `as` the row of the table `trainings` that it is."""
 
     part: str = ""
@@ -86,11 +87,11 @@ class Table(Section):
     notes: list[str] = []
     overrides: Overrides = []
     data: dict[str, DataSet]
-    columns: dict[str, Column] = {}
+    columns: dict[str, PaperColumn] = {}
     parts: dict[str, Part] = {}
-    rows: dict[str, Row]
+    rows: dict[str, PaperRow]
 
-    def columns_of(self, data: str) -> Mapping[str, Column]:
+    def columns_of(self, data: str) -> Mapping[str, PaperColumn]:
         return self.data[data].columns or self.columns
 
     def why_not(self, row: str) -> str:
@@ -110,7 +111,7 @@ class Table(Section):
 
 
 @dataclass(frozen=True)
-class Cell:
+class PaperCell:
     """One printed figure, as a fraction (or a count); `spread` is what stands behind ±."""
 
     row: str
@@ -137,13 +138,13 @@ def load_table(name: str | File) -> Table:
         raise UserError(f"{document.place(shown, problem.paths)}: {problem}") from None
 
 
-def cells(table: Table) -> Iterator[Cell]:
+def cells(table: Table) -> Iterator[PaperCell]:
     """Every figure in the order of print."""
     for row, chosen in table.rows.items():
         for data, figures in chosen.theirs.items():
             for (column, what), figure in zip(table.columns_of(data).items(), figures, strict=True):
                 value, spread = printed(figure, table.unit)
-                yield Cell(row, data, column, what.score, what.metric, value, spread)
+                yield PaperCell(row, data, column, what.score, what.metric, value, spread)
 
 
 def digits(table: Table) -> int:
@@ -195,7 +196,7 @@ def _checked(document: Document) -> Table:
     return table
 
 
-def _check_row(table: Table, name: str, row: Row) -> None:
+def _check_row(table: Table, name: str, row: PaperRow) -> None:
     path = ("rows", name)
     for key, value, known in (
         ("part", row.part, list(table.parts)),

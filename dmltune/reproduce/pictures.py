@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmltune.reproduce.synthetic import BOUND, CLASSES, TOKENS_EACH, Outcome
+from dmltune.reproduce.synthetic import BOUND, CLASSES, TOKENS_EACH, SyntheticResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ TITLES = {"gap": "average pooling", "gsp": "generalized sum pooling"}
 COLOUR, BASELINE_COLOUR = "#1f77b4", "#555555"
 
 
-def draw_spaces(outcomes: Sequence[Outcome], path: Path) -> Path:
+def draw_spaces(outcomes: Sequence[SyntheticResult], path: Path) -> Path:
     """Side by side: tokens, validation samples with the hulls of the classes, prototypes."""
     figure = _figure(4.6 * len(outcomes), 5.0)
     grid: Sequence[Axes] = figure.subplots(1, len(outcomes), sharex=True, sharey=True, squeeze=False)[0]
@@ -26,7 +26,7 @@ def draw_spaces(outcomes: Sequence[Outcome], path: Path) -> Path:
     return _saved(figure, path)
 
 
-def _space(axis: Axes, outcome: Outcome) -> None:
+def _space(axis: Axes, outcome: SyntheticResult) -> None:
     from matplotlib import colormaps
     from scipy.spatial import ConvexHull  # comes with scikit-learn
 

@@ -44,7 +44,7 @@ PROTOTYPES, MU, EPSILON = CLASSES, 0.1, 40.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SyntheticResult:
     """The best validation of one training: its figures, and the space as it was then."""
 
     pooling: str
@@ -87,7 +87,7 @@ def sample_tokens(labels_B: Tensor, generator: torch.Generator) -> Tensor:
     return TOKENS_EACH * torch.where(is_own_BN, labels_B.unsqueeze(1), CLASSES) + which_BN
 
 
-def train(pooling: str, seed: int, max_steps: int = MAX_STEPS) -> Outcome:
+def train(pooling: str, seed: int, max_steps: int = MAX_STEPS) -> SyntheticResult:
     """Until MAP@R has not improved for 30 epochs. Samples are the same for all poolings of a seed."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -115,7 +115,7 @@ def train(pooling: str, seed: int, max_steps: int = MAX_STEPS) -> Outcome:
     return _judged(best, step)
 
 
-def study(seeds: int, max_steps: int = MAX_STEPS) -> Iterator[Outcome]:
+def study(seeds: int, max_steps: int = MAX_STEPS) -> Iterator[SyntheticResult]:
     """Every pooling with every seed."""
     for seed in range(seeds):
         for pooling in POOLINGS:
@@ -131,19 +131,19 @@ def _pooling(name: str) -> Pooling:
 @torch.no_grad()
 def _validate(
     model: Tokens, pooling: str, seed: int, step: int, chosen_NN: Tensor, labels_N: Tensor
-) -> Outcome:
+) -> SyntheticResult:
     emb_ND = model(chosen_NN)
     prototypes = model.pooling.prototypes.clone() if isinstance(model.pooling, Gsp) else None
     map_at_r = retrieval_metrics(emb_ND, labels_N)["map_at_r"]
-    return Outcome(
+    return SyntheticResult(
         pooling, seed, map_at_r, 0.0, 0, step, step, model.tokens.clone(), prototypes, emb_ND, labels_N
     )
 
 
-def _judged(outcome: Outcome, steps: int) -> Outcome:
+def _judged(outcome: SyntheticResult, steps: int) -> SyntheticResult:
     """With the figures that only the best validation needs."""
     meet_CC = hulls_overlap(outcome.emb_ND, outcome.labels_N)
-    return Outcome(
+    return SyntheticResult(
         **vars(outcome)
         | {
             "points_in_foreign_hulls": convex_hull_overlap(outcome.emb_ND, outcome.labels_N),

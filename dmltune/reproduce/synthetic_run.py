@@ -21,10 +21,10 @@ from dmltune.reproduce.synthetic import (
     PATIENCE,
     POOLINGS,
     PROTOTYPES,
-    Outcome,
+    SyntheticResult,
     study,
 )
-from dmltune.store import Store, checked_name
+from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker, about_versions
 
 
@@ -60,7 +60,7 @@ def run_synthetic(
 ) -> SyntheticStudy:
     """A minute or two on one core, so it is not resumed: the same name is run again in its place."""
     store, limit = store or Store.at(), MAX_STEPS if steps is None else steps
-    folder = store.search_folder(checked_name(name))
+    folder = store.search_folder(validated_name(name))
     tracker = Tracker(store)
     tracker.close_stale()
     settings = {
@@ -75,7 +75,7 @@ def run_synthetic(
         params=settings,
         tags={**about_versions(), "dmltune.role": "reproduction", "dmltune.state": "running"},
     )
-    outcomes: list[Outcome] = []
+    outcomes: list[SyntheticResult] = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a step takes a millisecond or two
     try:
@@ -106,7 +106,7 @@ def run_synthetic(
     return SyntheticStudy(name, rows, score["gsp"] - score["gap"], 0, hulls, picture)
 
 
-def _row(outcomes: Sequence[Outcome]) -> SyntheticRow:
+def _row(outcomes: Sequence[SyntheticResult]) -> SyntheticRow:
     scores = [outcome.map_at_r for outcome in outcomes]
     return SyntheticRow(
         outcomes[0].pooling,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dmltune.data import catalog
-from dmltune.reproduce.paper_tables import Cell, Table, cells, digits, values_of
-from dmltune.reproduce.studies import Checked
-from dmltune.reproduce.table_studies import FACTS, Beside, Study, key_of, missing, study_name
+from dmltune.reproduce.paper_tables import PaperCell, Table, cells, digits, values_of
+from dmltune.reproduce.table_studies import FACTS, Beside, TableCheck, key_of, missing, study_name
+from dmltune.tables.finished_checks import Checked
 
 
 def document(asked: Beside, found: Sequence[Checked], data_root: Path | None) -> dict[str, Any]:
@@ -63,7 +63,11 @@ def configuration(checked: Checked | None, row: str) -> Mapping[str, Any] | None
 
 
 def _cell(
-    asked: Beside, cell: Cell, by_name: Mapping[str, Checked], away: Mapping[str, str], data_root: Path | None
+    asked: Beside,
+    cell: PaperCell,
+    by_name: Mapping[str, Checked],
+    away: Mapping[str, str],
+    data_root: Path | None,
 ) -> dict[str, Any]:
     row = asked.trained_as(cell.row)
     ours: dict[str, Any] = {"ours": None, "low": None, "high": None, "models": 0, "study": "", "reason": ""}
@@ -99,7 +103,7 @@ def _member_of(member: str, found: Mapping[str, Any]) -> bool:
     return re.fullmatch(rf"{re.escape(found['key'])}-fold\d+-seed\d+", member) is not None
 
 
-def _value(cell: Cell, found: Mapping[str, Any]) -> dict[str, Any]:
+def _value(cell: PaperCell, found: Mapping[str, Any]) -> dict[str, Any]:
     """`ours` with the ends of its interval, as far as they are known."""
     models = found["models"]
     if cell.score in ("single", "ensemble"):
@@ -114,7 +118,7 @@ def _value(cell: Cell, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"ours": statistics.fmean(numbers) if numbers else None, "low": None, "high": None}
 
 
-def _fact(table: Table, cell: Cell, data_root: Path | None) -> float:
+def _fact(table: Table, cell: PaperCell, data_root: Path | None) -> float:
     images, _ = catalog.files(table.data[cell.data].name, "train", data_root)
     return float(len(images.category_names))
 
@@ -147,7 +151,7 @@ def _gain(asked: Beside, row: str, data: str, by_name: Mapping[str, Checked]) ->
     }
 
 
-def _study(asked: Beside, study: Study, checked: Checked | None) -> dict[str, Any]:
+def _study(asked: Beside, study: TableCheck, checked: Checked | None) -> dict[str, Any]:
     """A check and how what it trained differs from the table's settings."""
     made = {"study": study.name, "data": study.data, "baseline": study.baseline, "rows": list(study.rows)}
     if checked is None:
@@ -168,7 +172,7 @@ def _study(asked: Beside, study: Study, checked: Checked | None) -> dict[str, An
     }
 
 
-def changes(source: Table, study: Study, checked: Checked) -> dict[str, Any]:
+def changes(source: Table, study: TableCheck, checked: Checked) -> dict[str, Any]:
     """Dotted key → value of what was trained otherwise than the table says."""
     found: dict[str, Any] = {}
     for row in study.rows:

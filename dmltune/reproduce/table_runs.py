@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dmltune.errors import UserError
 from dmltune.reproduce.paper_tables import experiment_of, values_of
-from dmltune.reproduce.table_studies import Beside, Study, key_of, missing
-from dmltune.store import Store, checked_name
+from dmltune.reproduce.table_studies import Beside, TableCheck, key_of, missing
+from dmltune.store import Store, validated_name
 
 if TYPE_CHECKING:
     from dmltune.check.configurations import Configuration
@@ -26,7 +26,7 @@ class Layout:
 
 
 @dataclass
-class Outcome:
+class TableOutcome:
     """`refused`: study → why it could not begin; `failed`: member → why."""
 
     done: list[str] = field(default_factory=list)
@@ -45,19 +45,19 @@ def run_table(
     store: Store | None = None,
     data_root: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Outcome:
+) -> TableOutcome:
     """Train what the chosen cells need and is not done yet. A data set that is not there, or weights that
     are missing, leave their studies out; the others run.
     """
     from dmltune.check.session import check_configurations
 
-    store, layout, outcome = store or Store.at(), layout or Layout(), Outcome()
+    store, layout, outcome = store or Store.at(), layout or Layout(), TableOutcome()
     planned = {study: configurations(asked, study, overrides) for study in asked.studies()}
     if not planned:
         raise UserError(f"nothing of table {asked.name} can be trained here; without --run it says why")
     away = {data: missing(asked.table, data, data_root) for data in asked.data}
     for study, listed in planned.items():
-        checked_name(study.name)
+        validated_name(study.name)
         if reason := away[study.data]:
             outcome.refused[study.name] = reason
             continue
@@ -92,7 +92,7 @@ def run_table(
     return outcome
 
 
-def configurations(asked: Beside, study: Study, overrides: Sequence[str] = ()) -> list[Configuration]:
+def configurations(asked: Beside, study: TableCheck, overrides: Sequence[str] = ()) -> list[Configuration]:
     """The rows of a study as fixed experiments; their `values` are what the row and the user set."""
     from dmltune.check.configurations import Configuration
 

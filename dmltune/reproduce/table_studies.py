@@ -14,15 +14,15 @@ from typing import Any
 
 from dmltune.data import catalog
 from dmltune.errors import UserError
-from dmltune.experiment import places
-from dmltune.experiment.wording import near_or_list, show
+from dmltune.experiment.files import places
+from dmltune.experiment.problems import near_or_list, show
 from dmltune.reproduce.paper_tables import Table, load_table
 
 FACTS = "facts"
 
 
 @dataclass(frozen=True)
-class Study:
+class TableCheck:
     """One check: the rows of `table` that are compared with `baseline` on one of its data sets."""
 
     name: str
@@ -46,7 +46,7 @@ class Beside:
         """The row of `source` that has this row's trainings."""
         return self.table.rows[row].as_ or row
 
-    def studies(self) -> list[Study]:
+    def studies(self) -> list[TableCheck]:
         """What is to be checked for the chosen rows and data sets, in the order of print. The baseline of a
         group comes with it: without it there is no comparison.
         """
@@ -61,7 +61,7 @@ class Beside:
         if self.table.protocol == FACTS:
             return []
         return [
-            Study(study_name(self.prefix, data, baseline), data, baseline, tuple(dict.fromkeys(rows)))
+            TableCheck(study_name(self.prefix, data, baseline), data, baseline, tuple(dict.fromkeys(rows)))
             for (data, baseline), rows in groups.items()
         ]
 

@@ -14,14 +14,14 @@ class _Callable(ModuleType):
     """
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        from dmltune.search.run import search
+        from dmltune.search.api import search
 
         return search(*args, **options)
 
     @property
     def __signature__(self) -> inspect.Signature:
         """For help() and editors: importing Ray is left until somebody asks."""
-        from dmltune.search.run import search
+        from dmltune.search.api import search
 
         return inspect.signature(search)
 

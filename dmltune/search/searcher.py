@@ -17,12 +17,12 @@ from ray.tune import Callback
 from ray.tune.search import Searcher
 
 from dmltune.experiment import Experiment
-from dmltune.search.board import TrialRow
-from dmltune.search.logbook import Logbook
-from dmltune.search.proposals import Proposer
-from dmltune.train.orders import Order, Report
+from dmltune.search.records import TrialRecords
+from dmltune.search.sampling import Proposer
+from dmltune.search.state import TrialRecord
+from dmltune.train.orders import Order, TrialReport
 
-MakeOrder = Callable[[TrialRow, Experiment], Order]
+MakeOrder = Callable[[TrialRecord, Experiment], Order]
 
 
 class StudySearcher(Searcher):
@@ -31,7 +31,7 @@ class StudySearcher(Searcher):
     def __init__(
         self,
         experiment: Experiment,
-        logbook: Logbook,
+        logbook: TrialRecords,
         proposer: Proposer,
         *,
         points: int,
@@ -85,7 +85,7 @@ class StudySearcher(Searcher):
             why = "lost: its Tune actor died" if error else "stopped early by the scheduler"
             self._logbook.close(number, why)
 
-    def record(self, trial_id: str, report: Report) -> None:
+    def record(self, trial_id: str, report: TrialReport) -> None:
         if trial_id in self._live:
             with self._noticing_failures():
                 self._logbook.progress(self._live[trial_id][0], report)
@@ -111,7 +111,7 @@ class StudySearcher(Searcher):
 
     # ---- which trial is next
 
-    def _next(self) -> TrialRow | None:
+    def _next(self) -> TrialRecord | None:
         if self._waiting:
             return self._logbook.resume(self._waiting.popleft())
         steps = self._experiment.max_steps
@@ -125,7 +125,7 @@ class StudySearcher(Searcher):
         values = self._proposer.propose(points)
         return None if values is None else self._logbook.open("search", values, steps)
 
-    def _experiment_of(self, row: TrialRow) -> Experiment:
+    def _experiment_of(self, row: TrialRecord) -> Experiment:
         if row.role != "baseline":
             return self._experiment.point(row.values)
         baseline = self._experiment.baseline_experiment()
@@ -143,7 +143,7 @@ class Recorder(Callback):
         self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         if self._searcher is not None:
-            self._searcher.record(trial.trial_id, Report(**json.loads(result["report"])))
+            self._searcher.record(trial.trial_id, TrialReport(**json.loads(result["report"])))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_searcher": None}  # Tune pickles callbacks

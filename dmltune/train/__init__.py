@@ -16,14 +16,14 @@ class _Callable(ModuleType):
     """
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        from dmltune.train.local import train
+        from dmltune.train.api import train
 
         return train(*args, **options)
 
     @property
     def __signature__(self) -> inspect.Signature:
         """For help() and editors: importing Ray is left until somebody asks."""
-        from dmltune.train.local import train
+        from dmltune.train.api import train
 
         return inspect.signature(train)
 

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dmltune.train.orders import Order, Report, failed
+from dmltune.train.orders import Order, TrialReport, failed
 
 MAX_ATTEMPTS = 3
 Verdict = Literal["go", "abandon", "wait"]
@@ -35,11 +35,11 @@ Verdict = Literal["go", "abandon", "wait"]
 @dataclass
 class _State:
     order: Order
-    reports: list[Report] = field(default_factory=list)
+    reports: list[TrialReport] = field(default_factory=list)
     wanted: int = -1  # the trial asks for the report after this one; it wants the training to go on
     closed: bool = False
     attempts: int = 0
-    crash: Report | None = None
+    crash: TrialReport | None = None
 
     @property
     def done(self) -> bool:
@@ -66,7 +66,7 @@ class Broker:
                 self._queue.append(order.id)
                 self._changed.notify_all()
 
-    async def next_report(self, order_id: str, after: int) -> Report | None:
+    async def next_report(self, order_id: str, after: int) -> TrialReport | None:
         """The first report with a number above `after`; None when the order is not known (post it again)."""
         async with self._changed:
             state = self._orders.get(order_id)
@@ -134,7 +134,7 @@ class Broker:
                     return self._orders[order_id].order
             return "idle"
 
-    async def report(self, slot: str, order_id: str, report: Report) -> None:
+    async def report(self, slot: str, order_id: str, report: TrialReport) -> None:
         async with self._changed:
             state = self._orders.get(order_id)
             if state is None or self._working.get(slot) != order_id or state.done:

@@ -16,7 +16,7 @@ from dmltune.core.objective import Objective
 from dmltune.core.zero_shot import ZeroShot
 from dmltune.data import catalog
 from dmltune.data.features import MapFeed, Views, stored_maps
-from dmltune.data.feed import Feed
+from dmltune.data.feed import ImageFeed
 from dmltune.data.images import ImageSet
 from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
 from dmltune.errors import UserError
@@ -65,9 +65,9 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     return Run(objective, optimizer, feed, schedule_of(experiment), options_of(experiment))
 
 
-def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, world: int = 1) -> Feed:
+def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, world: int = 1) -> ImageFeed:
     train = training_images(experiment, data_root)
-    return Feed(train, validation_split(experiment, train), **_feed_settings(experiment, rank, world))
+    return ImageFeed(train, validation_split(experiment, train), **_feed_settings(experiment, rank, world))
 
 
 def build_map_feed(experiment: Experiment, data_root: str | None, embedder: Embedder) -> MapFeed:
@@ -108,7 +108,7 @@ def validation_split(experiment: Experiment, train: ImageSet) -> Split:
     return split(train.labels_N, protocol, experiment.fold, SPLIT_SEED)
 
 
-def build_objective(experiment: Experiment, feed: Feed) -> Objective:
+def build_objective(experiment: Experiment, feed: ImageFeed) -> Objective:
     """Embedder, loss, references, transform and zero-shot loss. The references say whether points are
     normalised by l2 or lip.
     """
@@ -139,7 +139,7 @@ def dimensions(experiment: Experiment) -> int:
         return backbones.load(experiment.backbone.name).channels
 
 
-def _transform(experiment: Experiment, feed: Feed) -> transforms.Transform | None:
+def _transform(experiment: Experiment, feed: ImageFeed) -> transforms.Transform | None:
     chosen = experiment.transform
     if chosen.name == "identity":
         return None
@@ -206,7 +206,7 @@ def options_of(experiment: Experiment) -> Options:
     return Options(chosen.clip_norm, chosen.warmup_new_layers, chosen.ema, experiment.precision)
 
 
-def check(experiment: Experiment, data_root: Path | None, workers: int = 1) -> str:
+def validate_experiment(experiment: Experiment, data_root: Path | None, workers: int = 1) -> str:
     """Everything that can be wrong before Ray starts: data, split, batch, names, weights. Returns the data's
     fingerprint.
     """

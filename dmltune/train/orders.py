@@ -21,7 +21,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Report:
+class TrialReport:
     """One validation of one trial. `number` counts them, so that a repeated or stale one is recognised."""
 
     number: int
@@ -40,6 +40,8 @@ class Report:
 LAST = 1_000_000  # the number of a report after which nothing comes
 
 
-def failed(reason: str, details: str = "") -> Report:
+def failed(reason: str, details: str = "") -> TrialReport:
     """The last report of a trial that cannot go on."""
-    return Report(LAST, step=0, max_steps=0, finished=True, reason="failed", failure=reason, details=details)
+    return TrialReport(
+        LAST, step=0, max_steps=0, finished=True, reason="failed", failure=reason, details=details
+    )

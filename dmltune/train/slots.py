@@ -11,8 +11,8 @@ from typing import Any
 import ray
 
 from dmltune.train.broker import Broker
-from dmltune.train.cluster import Plan, Session
-from dmltune.train.group import Slot
+from dmltune.train.ray_session import ResourcePlan, Session
+from dmltune.train.worker_group import WorkerGroup
 
 BROKER = "broker"
 END_S = 20.0  # how long a group may take to end by itself
@@ -21,7 +21,7 @@ END_S = 20.0  # how long a group may take to end by itself
 @dataclass(frozen=True)
 class Slots:
     broker: Any
-    groups: tuple[Slot, ...]
+    groups: tuple[WorkerGroup, ...]
 
     def failure(self) -> BaseException | None:
         """Why no group is left to train anything; None while there is one."""
@@ -30,7 +30,7 @@ class Slots:
 
 
 @contextlib.contextmanager
-def running_slots(session: Session, plan: Plan, isolation: str) -> Iterator[Slots]:
+def running_slots(session: Session, plan: ResourcePlan, isolation: str) -> Iterator[Slots]:
     """Worker groups that serve orders until the block ends."""
     broker: Any = (
         ray.remote(Broker)
@@ -45,7 +45,7 @@ def running_slots(session: Session, plan: Plan, isolation: str) -> Iterator[Slot
         .remote()
     )
     groups = tuple(
-        Slot(
+        WorkerGroup(
             name=f"slot-{index}",
             broker=broker,
             workers=plan.workers,

@@ -16,16 +16,16 @@ import torch
 
 from dmltune.core import checkpoint, collectives
 from dmltune.core.fit import Progress, fit
-from dmltune.data.feed import Feed
+from dmltune.data.feed import ImageFeed
 from dmltune.experiment import Experiment
 from dmltune.train.build import build_run, training_images
-from dmltune.train.examine import examine
-from dmltune.train.orders import Order, Report
+from dmltune.train.measurement import examine
+from dmltune.train.orders import Order, TrialReport
 
 
 def run_trial(
     order: Order, device: torch.device, should_stop: Callable[[], bool] | None = None
-) -> Iterator[Report]:
+) -> Iterator[TrialReport]:
     """Yields a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
 
     A checkpoint found in the folder is continued; its report comes again, because whoever asked for it may
@@ -41,7 +41,7 @@ def run_trial(
         if (last / checkpoint.CHECKPOINT).is_file():
             tensors, meta = checkpoint.load(last)
             run.restore(tensors, meta["run"])
-            report = Report(**meta["report"])
+            report = TrialReport(**meta["report"])
             if report.finished:
                 examine(order, device)
             yield report
@@ -65,13 +65,13 @@ def run_trial(
             number += 1
             began = time.perf_counter()
     finally:
-        if isinstance(run.feed, Feed):
+        if isinstance(run.feed, ImageFeed):
             run.feed.close()
 
 
-def _report(number: int, progress: Progress, busy_s: float) -> Report:
+def _report(number: int, progress: Progress, busy_s: float) -> TrialReport:
     """`fit_seconds`: training and validation so far, without checkpoints, reports and waiting."""
-    return Report(
+    return TrialReport(
         number=number,
         step=progress.step,
         max_steps=progress.max_steps,

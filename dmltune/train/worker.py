@@ -18,7 +18,7 @@ import torch
 from dmltune.core import collectives
 from dmltune.core.fit import Diverged
 from dmltune.errors import UserError
-from dmltune.train.orders import Order, Report, failed
+from dmltune.train.orders import Order, TrialReport, failed
 from dmltune.train.trial import run_trial
 
 HEARTBEAT_S = 20.0
@@ -79,7 +79,7 @@ def _serve(slot: str, broker: Any, order: Order) -> None:
         dropped.set()
 
 
-def _may_continue(slot: str, broker: Any, order: Order, report: Report) -> bool:
+def _may_continue(slot: str, broker: Any, order: Order, report: TrialReport) -> bool:
     while True:
         verdict = None
         if collectives.rank() == 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmltune.check.configurations import Configuration, changed, digest, key_of, merged
-from dmltune.check.plan import Plan, planned, protocol_for
+from dmltune.check.plan import CheckPlan, planned, protocol_for
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 
@@ -24,7 +24,7 @@ REFERENCE = configuration("reference", "loss.neg_margin=0.6")
 BASELINE = configuration("baseline")
 
 
-def plan(*given: Configuration, before: Plan | None = None, **asked: int) -> Plan:
+def plan(*given: Configuration, before: CheckPlan | None = None, **asked: int) -> CheckPlan:
     baseline = key_of(given, "baseline")
     return planned(
         "birds-check", before, list(given), baseline, "fair", asked.get("folds"), asked.get("repeats")
@@ -56,7 +56,7 @@ def test_a_seed_that_a_search_used_is_not_used_again() -> None:
 def test_the_same_name_only_adds(tmp_path: Path) -> None:
     first = plan(WINNER, BASELINE, folds=2, repeats=2)
     first.write(tmp_path)
-    before = Plan.read(tmp_path)
+    before = CheckPlan.read(tmp_path)
     assert before is not None
     assert before.digest == first.digest
     assert plan(WINNER, BASELINE, before=before).digest == first.digest  # as before when nothing is said
@@ -65,7 +65,7 @@ def test_the_same_name_only_adds(tmp_path: Path) -> None:
     assert (more.folds, more.repeats, more.baseline) == (2, 3, "baseline")
     assert [one.key for one in more.configurations] == ["winner", "baseline", "reference"]
     assert {member.name for member in first.members()} < {member.name for member in more.members()}
-    assert Plan.read(tmp_path / "nowhere") is None
+    assert CheckPlan.read(tmp_path / "nowhere") is None
 
 
 def test_another_winner_under_the_same_name_is_refused_with_the_difference() -> None:

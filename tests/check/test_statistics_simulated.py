@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_check import Truth, draw
 
-from dmltune.check.simulation import Truth, draw
 from dmltune.check.statistics import Comparison, best_of_n, compare, mean_interval
 
 COMMON = Truth(fold=0.8, seed=0.5)  # what both configurations share makes 69 % of a single model's variance

@@ -13,7 +13,7 @@ from data.tiny_layouts import picture
 from support.driving import Place
 
 from dmltune.cli import main, parser_of
-from dmltune.cli.own_data import KEPT, name_of_data
+from dmltune.cli.experiment_choice import KEPT, name_of_data
 from dmltune.cli.parser import overrides_of
 from dmltune.cli.search import again
 from dmltune.errors import UserError

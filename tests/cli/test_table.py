@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from reproduce.checked_documents import checked, configuration, grid
+from support.checked_documents import checked, configuration, grid
 
 from dmltune.cli import main
 from dmltune.store import Store

@@ -249,8 +249,8 @@ def test_without_the_library_one_line_names_the_extra(monkeypatch: pytest.Monkey
 
 
 def test_an_experiment_checks_it_as_any_other_loss() -> None:
-    from dmltune.experiment.components import accept, signature
-    from dmltune.experiment.wording import Problem
+    from dmltune.experiment.problems import Problem
+    from dmltune.experiment.schema.components import accept, signature
 
     assert set(signature("loss", "pml/CircleLoss")) == {"m", "gamma", "miner"}
     assert accept("loss", "pml/CircleLoss", "gamma", 64.5) == 64.5

@@ -15,7 +15,7 @@ from torch import Tensor
 from dmltune.core import losses
 from dmltune.core.losses.metric_cross_entropy import MetricCrossEntropy, distance, is_metric
 from dmltune.errors import UserError
-from dmltune.experiment.expression import compile_expression
+from dmltune.experiment.space.expression import compile_expression
 
 C = 4
 numbers = st.floats(0, 1)

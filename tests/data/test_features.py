@@ -17,7 +17,7 @@ from dmltune.core.fit import Run, Schedule, fit
 from dmltune.core.objective import Objective
 from dmltune.core.optimizers import build, parameter_groups
 from dmltune.data.features import MapFeed, Maps, Views, stored_maps
-from dmltune.data.feed import Feed, evaluation_batches
+from dmltune.data.feed import ImageFeed, evaluation_batches
 from dmltune.data.images import ImageSet
 from dmltune.data.splits import split
 from dmltune.errors import UserError
@@ -66,7 +66,7 @@ def maps_of(
 def run_of(images: ImageSet, maps: str | None, steps: int = STEPS, **changes: Any) -> Run:
     """CCP, so that batches, validation and pools all take part."""
     net, part = embedder(), split(images.labels_N, "ablation")
-    feed = Feed(images, part, **settings(**changes))
+    feed = ImageFeed(images, part, **settings(**changes))
     if maps is not None:
         feed = MapFeed(images, part, maps_of(images, net, dtype=maps), **settings(**changes))
         net.from_maps = True

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from dmltune.data import augment, catalog
-from dmltune.data.feed import Feed, evaluation_batches
+from dmltune.data.feed import ImageFeed, evaluation_batches
 from dmltune.data.images import ImageSet, Part
 from dmltune.data.splits import Split, split
 from dmltune.errors import UserError
@@ -20,7 +20,7 @@ from dmltune.errors import UserError
 MakeSet = Callable[..., ImageSet]
 
 
-def feed(images: ImageSet, **changes: Any) -> Feed:
+def feed(images: ImageSet, **changes: Any) -> ImageFeed:
     settings: dict[str, Any] = {
         "size": 8,
         "batch_size": 8,
@@ -29,7 +29,7 @@ def feed(images: ImageSet, **changes: Any) -> Feed:
         "seed": 3,
         "prefetch": 0,
     }
-    return Feed(images, split(images.labels_N, "ablation"), **(settings | changes))
+    return ImageFeed(images, split(images.labels_N, "ablation"), **(settings | changes))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_the_glyphs_reach_two_ranks_and_one_alike(glyphs: dict[Part, ImageSet]) 
 def test_the_birds_come_in_the_size_asked_for(data_root: Path) -> None:
     birds = catalog.load("cub", "train", data_root)
     few = Split(np.flatnonzero(birds.labels_N < 4), np.flatnonzero(birds.labels_N == 7)[:5])
-    chosen = Feed(
+    chosen = ImageFeed(
         birds, few, size=24, batch_size=8, samples_per_class=4, augment="crop_flip", seed=0, prefetch=0
     )
     assert chosen.batch(0)[0].shape == (8, 3, 24, 24)
@@ -133,7 +133,7 @@ def test_a_pool_has_different_samples_in_every_slot_and_all_of_a_small_class(ima
 
 
 def test_a_pool_is_the_same_on_any_number_of_ranks_and_new_in_every_round(images: ImageSet) -> None:
-    def by_slot(chosen: Feed, round: int) -> dict[tuple[int, int], bytes]:
+    def by_slot(chosen: ImageFeed, round: int) -> dict[tuple[int, int], bytes]:
         return {
             (int(label), int(slot)): picture.numpy().tobytes()
             for batch in chosen.pool(3, round)

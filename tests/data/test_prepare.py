@@ -14,7 +14,7 @@ from data.loopback import serve
 
 from dmltune.data import archives, catalog, obtain
 from dmltune.data.images import Part
-from dmltune.data.prepare import Prepared, prepare
+from dmltune.data.prepare import PreparedData, prepare
 from dmltune.data.sources import RELEASES, File, Release
 from dmltune.errors import UserError
 
@@ -60,7 +60,7 @@ def test_an_archive_of_every_data_set_becomes_a_folder_that_loads(
 def test_it_says_what_was_done_and_what_is_not_as_published(tmp_path: Path) -> None:
     prepared = prepare("cub", tmp_path / "data", packed("cub", tmp_path, per_class=1))
     folder = tmp_path / "data" / "CUB_200_2011"
-    assert prepared == Prepared(
+    assert prepared == PreparedData(
         folder=folder,
         classes=200,
         images=200,

@@ -12,7 +12,7 @@ from data import tiny_layouts
 from dmltune.core.fit import fit
 from dmltune.core.run import Run
 from dmltune.data import cache
-from dmltune.data.feed import Feed
+from dmltune.data.feed import ImageFeed
 from dmltune.experiment import load_experiment
 from dmltune.train.build import build_run
 
@@ -49,7 +49,7 @@ def train(run: Run, until: int) -> None:
     for progress in fit(run):
         if progress.step == until:
             break
-    assert isinstance(run.feed, Feed)
+    assert isinstance(run.feed, ImageFeed)
     run.feed.close()
 
 

@@ -10,11 +10,11 @@ from PIL import Image
 
 from dmltune.data import catalog
 from dmltune.data.survey import survey
-from dmltune.data.verify import Report, look, verify
+from dmltune.data.verify import VerificationReport, look, verify
 from dmltune.errors import UserError
 
 
-def report_of(name: str, root: Path | None, **options: Path) -> Report:
+def report_of(name: str, root: Path | None, **options: Path) -> VerificationReport:
     *before, last = verify(name, root, workers=2, **options)
     assert last.report is not None
     assert all(step.report is None for step in before)
@@ -25,7 +25,7 @@ def report_of(name: str, root: Path | None, **options: Path) -> Report:
     return last.report
 
 
-def found(report: Report) -> list[tuple[str, str]]:
+def found(report: VerificationReport) -> list[tuple[str, str]]:
     return sorted((fault.kind, fault.file.name if fault.file else fault.part) for fault in report.faults)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmltune.experiment.expression import ExpressionError, compile_expression
+from dmltune.experiment.space.expression import ExpressionError, compile_expression
 
 VALUES = {"a.b": 3, "c": 2.5, "loss.name": "triplet", "on": True}
 

@@ -177,6 +177,6 @@ def test_the_metrics_that_can_be_searched_for_are_those_that_a_validation_measur
     from typing import get_args
 
     from dmltune.core.fit import MEASURES
-    from dmltune.experiment.sections import Objective
+    from dmltune.experiment.schema.sections import ObjectiveSettings
 
-    assert set(get_args(Objective.model_fields["metric"].annotation)) == set(MEASURES)
+    assert set(get_args(ObjectiveSettings.model_fields["metric"].annotation)) == set(MEASURES)

@@ -11,8 +11,8 @@ import pytest
 
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
-from dmltune.experiment.parameter import Parameter
-from dmltune.experiment.wording import Problem
+from dmltune.experiment.problems import Problem
+from dmltune.experiment.space.parameter import Parameter
 
 CONDITIONAL = """
 extends: cub

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmltune.errors import UserError
-from dmltune.experiment.document import Document, read_document, read_value
+from dmltune.experiment.files.document import Document, read_document, read_value
 
 
 def read(tmp_path: Path, content: str | bytes) -> Document:

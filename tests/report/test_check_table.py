@@ -8,7 +8,7 @@ from report.check_documents import document, gap
 from rich.console import Console
 
 from dmltune.cli.output import Output
-from dmltune.report import check_words
+from dmltune.report import check_sentences
 from dmltune.report.check_table import check_table
 
 
@@ -56,7 +56,7 @@ def test_better_or_worse_is_said_only_when_interval_and_corrected_p_value_agree(
     versus: dict[str, Any] | None, kind: str
 ) -> None:
     found = with_gap(versus)
-    assert check_words.judge(found, found["configurations"][0]).kind == kind
+    assert check_sentences.judge(found, found["configurations"][0]).kind == kind
 
 
 def test_significant_is_never_said() -> None:
@@ -117,7 +117,7 @@ def test_merged_configurations_have_both_names_and_a_winner_may_be_the_baseline(
     assert "winner = reference point 12/12" in " ".join(printed(found).split())
     merged = document(baseline="winner")
     merged["configurations"][0] |= {"labels": ["winner", "baseline"], "versus_baseline": None}
-    assert check_words.headline(merged).startswith("The search found nothing better than the baseline")
+    assert check_sentences.headline(merged).startswith("The search found nothing better than the baseline")
 
 
 def test_the_score_of_the_search_is_shown_without_its_luck() -> None:
@@ -134,7 +134,7 @@ def test_a_check_of_which_nothing_finished_is_shown_too() -> None:
     for row in found["configurations"]:
         row |= {"models": [], "single": {}, "ensemble": {}, "versus_baseline": None, "geometry": {}}
     assert "winner 0/12 – – – –" in lines_of(found)
-    assert check_words.headline(found).startswith("No model has finished")
+    assert check_sentences.headline(found).startswith("No model has finished")
 
 
 @pytest.mark.parametrize("classes", [3, 11_316])

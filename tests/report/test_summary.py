@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dmltune.cli.output import Output
 from dmltune.report.summary import store_option, summary
-from dmltune.search.board import SearchResult, TrialRow
+from dmltune.search.state import SearchResult, TrialRecord
 
 AGAIN = "dmltune search glyphs-ccp --name demo"
 
@@ -59,7 +59,7 @@ def test_a_search_without_a_finished_trial_has_no_winner(result: SearchResult) -
 
 
 def test_it_says_when_nothing_beat_the_baseline(result: SearchResult) -> None:
-    strong = replace(result, baseline=TrialRow(1, "baseline", {}, "complete", 600, 600, 0.5, 0.5))
+    strong = replace(result, baseline=TrialRecord(1, "baseline", {}, "complete", 600, 600, 0.5, 0.5))
     assert "Nothing beat the baseline." in printed(strong)
     assert "Nothing beat the reference point." in printed(replace(result, winner=result.reference))
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reproduce.checked_documents import checked, configuration, grid
 from rich.console import Console
+from support.checked_documents import checked, configuration, grid
 
 from dmltune.errors import UserError
 from dmltune.report.paper_table import paper_table
-from dmltune.reproduce.studies import Checked
 from dmltune.reproduce.table_cells import document
 from dmltune.reproduce.table_runs import configurations, run_table
 from dmltune.reproduce.table_studies import Beside, beside, key_of
 from dmltune.store import Store
+from dmltune.tables.finished_checks import Checked
 
 ROWS = """\
 about: two losses, with and without a memory

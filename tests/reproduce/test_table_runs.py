@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.driving import Place, kill
 
-from dmltune.check.ledger import Ledger
+from dmltune.ledger import Ledger
 from dmltune.store import Store
 
 TABLE = """\

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from dmltune.train.broker import Broker
-from dmltune.train.orders import Order, Report
+from dmltune.train.orders import Order, TrialReport
 
 
 def order(name: str = "s/0000") -> Order:
     return Order(id=name, experiment={}, folder="unused")
 
 
-def report(number: int, finished: bool = False) -> Report:
-    return Report(number=number, step=10 * number, max_steps=100, score=0.5, finished=finished)
+def report(number: int, finished: bool = False) -> TrialReport:
+    return TrialReport(number=number, step=10 * number, max_steps=100, score=0.5, finished=finished)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmltune.train.cluster import threads_of
+from dmltune.train.ray_session import threads_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dmltune.core.backbones import Backbone
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # channels and residual units
 
 
-class _Unit(nn.Module):
+class _FaceUnit(nn.Module):
     """x + f(x) with two 3×3 convolutions, each followed by a PReLU."""
 
     def __init__(self, channels: int) -> None:
@@ -47,7 +47,7 @@ class FaceResnet(Backbone):
             conv = nn.Conv2d(inside, channels, 3, 2, padding=1)
             nn.init.xavier_uniform_(conv.weight)
             nn.init.zeros_(cast(Tensor, conv.bias))
-            layers += [conv, nn.PReLU(channels), *(_Unit(channels) for _ in range(units))]
+            layers += [conv, nn.PReLU(channels), *(_FaceUnit(channels) for _ in range(units))]
             inside = channels
         self.layers = nn.Sequential(*layers)
 

@@ -13,7 +13,7 @@ STAGES = ((16, 1), (32, 2), (64, 2))  # channels and the stride of the first uni
 UNITS = 3
 
 
-class _Unit(nn.Module):
+class _PreActivationUnit(nn.Module):
     """x + conv₂(relu(bn₂(conv₁(a)))) with a = relu(bn₁(x)); where the shape changes, a 1×1 convolution of a
     takes the place of x.
     """
@@ -49,7 +49,7 @@ class Resnetv220(Backbone):
         units, inside = [], 16
         for channels, stride in STAGES:
             for number in range(UNITS):
-                units.append(_Unit(inside, channels, 1 if number else stride))
+                units.append(_PreActivationUnit(inside, channels, 1 if number else stride))
                 inside = channels
         self.units = nn.Sequential(*units)
         self.bn = nn.BatchNorm2d(inside)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dmltune.data.catalog._own_rows import SPLITS, Row, deal, plain
+from dmltune.data.catalog._own_rows import SPLITS, ImageRow, deal, plain
 from dmltune.data.images import Part
 from dmltune.errors import UserError
 
@@ -20,7 +20,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", "
 VALIDATION = {"val", "valid", "validation", "dev"}
 
 
-def rows(base: Path, part: Part) -> list[Row]:
+def rows(base: Path, part: Part) -> list[ImageRow]:
     """The images of a part, class by class by name. The other part's folders are not entered."""
     within = os.path.realpath(base)
     splits = told(base)
@@ -70,10 +70,10 @@ def _check_disjoint(base: Path, classes_of: dict[str, list[str]]) -> None:
             )
 
 
-def _rows(base: Path, folder: Path, split: str, within: str) -> Iterator[Row]:
+def _rows(base: Path, folder: Path, split: str, within: str) -> Iterator[ImageRow]:
     label = plain(folder.name)
     for path in _images(base / folder, within, ()):
-        yield Row(os.path.relpath(path, base), label, split=split)
+        yield ImageRow(os.path.relpath(path, base), label, split=split)
 
 
 def _folders(base: Path, within: str) -> list[str]:

@@ -14,7 +14,7 @@ SPLITS = ("train", "test", "query", "gallery")
 
 
 @dataclass(frozen=True)
-class Row:
+class ImageRow:
     """One image. `split` "" leaves its half to the hash; `place` is where a table lists it: photos.csv:7."""
 
     path: str
@@ -24,7 +24,7 @@ class Row:
     place: str = ""
 
 
-def half_of(row: Row, dealt: Mapping[str, Part]) -> Part:
+def half_of(row: ImageRow, dealt: Mapping[str, Part]) -> Part:
     if row.split:
         return "train" if row.split == "train" else "test"
     return dealt[row.label]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from dmltune.data.catalog._own_rows import SPLITS, Row, plain
+from dmltune.data.catalog._own_rows import SPLITS, ImageRow, plain
 from dmltune.errors import UserError, nearest
 
 COLUMNS = ("path", "label", "category", "split")
@@ -21,7 +21,7 @@ SUFFIXES = {".csv", ".tsv", *PARQUET}
 Cells = tuple[str, Mapping[str, str]]  # photos.csv:7 and the cells of that line
 
 
-def rows(file: Path) -> list[Row]:
+def rows(file: Path) -> list[ImageRow]:
     """Every row, checked; mistakes are told with their line."""
     found = [
         _row(place, cells)
@@ -34,7 +34,7 @@ def rows(file: Path) -> list[Row]:
     return found
 
 
-def _row(place: str, cells: Mapping[str, str]) -> Row:
+def _row(place: str, cells: Mapping[str, str]) -> ImageRow:
     for column in NEEDED:
         if not cells[column] or "\0" in cells[column]:
             raise UserError(f"{place}: no {column}; every line needs path and label.")
@@ -42,11 +42,11 @@ def _row(place: str, cells: Mapping[str, str]) -> Row:
     if "split" in cells and split not in SPLITS:
         hint = nearest(split, SPLITS) or f"; write {', '.join(SPLITS[:-1])} or {SPLITS[-1]}"
         raise UserError(f"{place}: split is '{split}'{hint}")
-    return Row(cells["path"], plain(cells["label"]), plain(cells.get("category", "")), split, place)
+    return ImageRow(cells["path"], plain(cells["label"]), plain(cells.get("category", "")), split, place)
 
 
-def _check_once(found: Iterable[Row]) -> None:
-    first: dict[str, Row] = {}
+def _check_once(found: Iterable[ImageRow]) -> None:
+    first: dict[str, ImageRow] = {}
     for row in found:
         if (before := first.setdefault(row.path, row)) is not row:
             raise UserError(
@@ -54,10 +54,10 @@ def _check_once(found: Iterable[Row]) -> None:
             )
 
 
-def _check_splits(found: list[Row]) -> None:
+def _check_splits(found: list[ImageRow]) -> None:
     """No class on both sides, and one way to test."""
-    first: dict[str, Row] = {}
-    ways: dict[str, Row] = {}
+    first: dict[str, ImageRow] = {}
+    ways: dict[str, ImageRow] = {}
     for row in found:
         before = first.setdefault(row.label, row)
         if (before.split == "train") != (row.split == "train"):

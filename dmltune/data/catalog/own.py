@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 
 from dmltune.data.catalog import _own_folders, _own_tables
 from dmltune.data.catalog._files import Source
-from dmltune.data.catalog._own_rows import Row, deal, half_of
+from dmltune.data.catalog._own_rows import ImageRow, deal, half_of
 from dmltune.data.images import ImageSet, Part, Pixels, from_pil
 from dmltune.errors import UserError
 
@@ -93,7 +93,7 @@ def load(part: Part, root: Path | None = None, path: str | Path | None = None) -
     )
 
 
-def _empty(place: Path, part: Part, rows: list[Row]) -> UserError:
+def _empty(place: Path, part: Part, rows: list[ImageRow]) -> UserError:
     splits = _own_folders.told(place) if place.is_dir() else ()
     if splits:
         folder = place / (part if part in splits or "query" not in splits else "gallery")

@@ -1,0 +1,136 @@
+"""The typed sections of an experiment. What a component's signature says is checked in components.py."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _none_is_zero(value: Any) -> Any:
+    return 0 if value is None or value == "none" else value
+
+
+def _none_is_null(value: Any) -> Any:
+    return None if value == "none" else value
+
+
+def _name_or_null(value: Any) -> Any:
+    """`5` is a name too: that of a child of torchvision's sequential models."""
+    return str(value) if type(value) is int else _none_is_null(value)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _absolute(path: str) -> str:
+    """A job elsewhere and a resumed search look where this one looked. Links stay as they are written."""
+    return str(Path(os.path.expanduser(path)).absolute())
+
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+COMPONENTS = ("backbone", "pooling", "loss", "references", "transform")
+NAMED = (*COMPONENTS, "data", "optimizer")
+
+
+class Section(BaseModel):
+    """Frozen, strict about types (no text or boolean for a number), and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataSettings(Section):
+    """`size`: side of the square images in pixels; `classes` takes only so many classes of each half; `path`:
+    where the images of data set own are.
+    """
+
+    name: str = Field(min_length=1)
+    path: Annotated[str, Field(min_length=1), AfterValidator(_absolute)] | None = None
+    classes: Count | None = None
+    size: int = Field(default=32, ge=8, le=1024)
+    augment: str = "none"
+    margin: Annotated[float, Field(ge=1, le=4)] | None = None
+    views: Annotated[int, Field(ge=1, le=1000)] | None = None
+    maps: Literal["float16", "bfloat16", "float32"] = "float16"
+
+
+class BackboneSettings(Section):
+    """`weights`: none | packaged | imagenet | a path. What stands before the module `frozen_until` ("all":
+    everything) stays as it is.
+    """
+
+    name: str = Field(default="resnet20", min_length=1)
+    weights: str = Field(default="none", min_length=1)
+    frozen_bn: bool = False
+    frozen_until: Annotated[Annotated[str, Field(min_length=1)] | None, BeforeValidator(_name_or_null)] = None
+
+
+class EmbeddingSettings(Section):
+    """`dim: none` is the backbone's own features, without a 1×1 convolution to so many channels."""
+
+    dim: Annotated[Annotated[int, Field(ge=2, le=8192)] | None, BeforeValidator(_none_is_null)] = 128
+
+
+class ComponentSettings(Section):
+    """A name and the parameters of the class that is found by it, by their YAML names."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str = Field(min_length=1)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Without the name: what `load(name, **parameters)` takes."""
+        return dict(self.model_extra or {})
+
+
+class BatchSettings(Section):
+    """`samples_per_class: 0` (or none) draws images without regard to their class; `categories: 2` makes
+    every batch of two categories (hard batches, seed 004).
+    """
+
+    size: int = Field(default=64, ge=2, le=65536)
+    samples_per_class: Annotated[int, BeforeValidator(_none_is_zero), Field(ge=0)] = 4
+    categories: Literal[2] | None = None
+
+
+class ZeroShotSettings(Section):
+    """The zero-shot prediction loss of a pooling with attributes, mixed in with `weight` (eq. 5.2.5)."""
+
+    weight: float = Field(default=0.0, ge=0, lt=1)
+    ridge: float = Field(default=0.05, gt=0, le=1e6)
+    scale: float = Field(default=9.5, gt=0, le=1e6)
+
+
+class OptimizerSettings(Section):
+    """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies;
+    from each of the steps in `milestones` on, lr is `decay` times what it was. `clip_norm` bounds the length
+    of the whole gradient; for `warmup_new_layers` steps the backbone does not learn; `ema` is the decay of an
+    average of the weights, which is then what is validated and kept (0: none).
+    """
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: float = Field(default=1e-3, gt=0, le=100)
+    weight_decay: float = Field(default=0.0, ge=0, le=10)
+    betas: Annotated[tuple[Beta, Beta], BeforeValidator(_tuple)] | None = None
+    momentum: Beta | None = None
+    new_layer_factor: float = Field(default=1.0, gt=0, le=1e6)
+    proxy_factor: float = Field(default=1.0, gt=0, le=1e6)
+    milestones: Annotated[tuple[Count, ...], BeforeValidator(_tuple)] = ()
+    decay: float = Field(default=0.1, gt=0, le=1)
+    clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    warmup_new_layers: int = Field(default=0, ge=0)
+    ema: Beta = 0.0
+
+
+class ObjectiveSettings(Section):
+    """What a search improves, measured on which split of the training classes; `conventional` trains on all
+    of them and looks at the test classes, which every result says.
+    """
+
+    metric: Literal["map_at_r", "precision_at_1", "covering_radius"] = "map_at_r"
+    mode: Literal["max", "min"] = "max"
+    protocol: Literal["ablation", "fair", "tuning", "halves", "conventional"] = "ablation"

@@ -1,0 +1,200 @@
+"""One searched key: its kind, its bounds or choices, and when it applies."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dmltune.experiment.problems import Path, Problem, kind_of, near_or_list, number_remedy, show, unknown
+
+Kind = Literal["float", "int", "choice"]
+KINDS: tuple[Kind, ...] = ("float", "int", "choice")
+MAX_CHOICES = 1000
+_EXAMPLE = "{float: [0.1, 0.9]}, {int: [1, 16]} or {choice: [a, b]}"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """`low`/`high` (included; ints for int) or `choices`; `when` maps a key to the values it must have."""
+
+    name: str
+    kind: Kind
+    low: float = 0.0
+    high: float = 0.0
+    choices: tuple[Any, ...] = ()
+    log: bool = False
+    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def parse(name: str, spec: Any) -> Parameter:
+        """The parameter that `search: {name: spec}` declares, or a Problem."""
+        path: Path = ("search", name)
+        if not isinstance(spec, Mapping):
+            raise Problem(f"search.{name} must be {_EXAMPLE}; got {kind_of(spec)}.", path)
+        for key in spec:
+            if key not in (*KINDS, "log", "when"):
+                raise Problem(unknown(key, (*KINDS, "log", "when"), f"search.{name}"), (*path, key), path)
+        kinds = [kind for kind in KINDS if kind in spec]
+        if len(kinds) != 1:
+            got = " and ".join(kinds) if kinds else show(spec)
+            raise Problem(
+                f"search.{name} needs exactly one of float, int and choice; got {got}. Write {_EXAMPLE}.",
+                path,
+            )
+        kind = kinds[0]
+        log = spec.get("log", False)
+        if not isinstance(log, bool):
+            raise Problem(
+                f"search.{name}.log must be true or false; got {kind_of(log)}.", (*path, "log"), path
+            )
+        when = _parse_when(name, spec["when"]) if "when" in spec else {}
+        if kind == "choice":
+            if log:
+                raise Problem(
+                    f"search.{name}: log is for numbers, not for choices. Delete log.", (*path, "log"), path
+                )
+            return Parameter(name, kind, choices=_parse_choices(name, spec[kind]), when=when)
+        low, high = _parse_bounds(name, kind, spec[kind])
+        if log and low <= 0:
+            raise Problem(
+                f"search.{name}: log needs low above 0; got {show([low, high])}. Raise it or delete log.",
+                (*path, kind),
+            )
+        return Parameter(name, kind, low, high, log=log, when=when)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The canonical form of the specification: what `parse` takes."""
+        spec: dict[str, Any] = {
+            self.kind: list(self.choices) if self.kind == "choice" else [self.low, self.high]
+        }
+        if self.log:
+            spec["log"] = True
+        if self.when:
+            spec["when"] = {
+                key: values[0] if len(values) == 1 else list(values) for key, values in self.when.items()
+            }
+        return spec
+
+    def accept(self, value: Any, where: str, *paths: Path) -> Any:
+        """The value in this parameter's type when it is one of its values, otherwise a Problem."""
+        if self.kind == "choice":
+            for choice in self.choices:
+                if same(choice, value):
+                    return choice
+            near = near_or_list(str(value), [str(choice) for choice in self.choices], "choices")
+            raise Problem(f"{where} {self.name} must be one of its choices; got {show(value)}{near}", *paths)
+        if not is_number(value) or (self.kind == "int" and not isinstance(value, int)):
+            rule = "a whole number" if self.kind == "int" else "a number"
+            remedy = number_remedy(value, self.kind == "int")
+            raise Problem(f"{where} {self.name} must be {rule}; got {kind_of(value)}.{remedy}", *paths)
+        if not self.low <= value <= self.high:
+            raise Problem(
+                f"{where} {self.name} must lie in its bounds {show((self.low, self.high))}; "
+                f"got {show(value)}. Change it or widen the bounds.",
+                *paths,
+            )
+        return float(value) if self.kind == "float" else value
+
+    def sample(self, random_numbers: random.Random) -> Any:
+        """One value, uniform in the bounds (in their logarithm with `log`)."""
+        if self.kind == "choice":
+            return random_numbers.choice(self.choices)
+        if self.log:
+            edge = 0.5 if self.kind == "int" else 0.0
+            drawn = math.exp(random_numbers.uniform(math.log(self.low - edge), math.log(self.high + edge)))
+            drawn = min(max(drawn, self.low), self.high)
+            return round(drawn) if self.kind == "int" else drawn
+        if self.kind == "int":
+            return random_numbers.randint(int(self.low), int(self.high))
+        return random_numbers.uniform(self.low, self.high)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality that tells true from 1."""
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, str)) or is_number(value)
+
+
+def _parse_bounds(name: str, kind: Kind, bounds: Any) -> tuple[float, float]:
+    path: Path = ("search", name, kind)
+    if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
+        raise Problem(f"search.{name}.{kind} must be two bounds, [low, high]; got {kind_of(bounds)}.", path)
+    for bound in bounds:
+        if not is_number(bound):
+            remedy = number_remedy(bound, kind == "int")
+            raise Problem(
+                f"search.{name}: a bound must be a finite number; got {kind_of(bound)}.{remedy}", path
+            )
+        if kind == "int" and not isinstance(bound, int):
+            remedy = number_remedy(bound, True) or " Round them, or write float for int."
+            raise Problem(
+                f"search.{name}: the bounds of an int must be whole numbers; got {show(bounds)}.{remedy}",
+                path,
+            )
+    low, high = (float(bounds[0]), float(bounds[1])) if kind == "float" else (bounds[0], bounds[1])
+    if high < low:
+        raise Problem(f"search.{name}: high must be above low; got {show([low, high])}. Swap them.", path)
+    if high == low:
+        raise Problem(
+            f"search.{name}: high must be above low; got {show([low, high])}. Fix it outside search instead.",
+            path,
+        )
+    return low, high
+
+
+def _parse_choices(name: str, choices: Any) -> tuple[Any, ...]:
+    path: Path = ("search", name, "choice")
+    if not isinstance(choices, (list, tuple)):
+        raise Problem(f"search.{name}.choice must be a list, such as [a, b]; got {kind_of(choices)}.", path)
+    if len(choices) < 2:
+        raise Problem(
+            f"search.{name}.choice needs at least two values; got {show(choices)}. Fix one outside search.",
+            path,
+        )
+    if len(choices) > MAX_CHOICES:
+        raise Problem(
+            f"search.{name}.choice has {len(choices)} values; at most {MAX_CHOICES} can be searched.", path
+        )
+    seen: list[Any] = []
+    for choice in choices:
+        if not is_scalar(choice):
+            raise Problem(
+                f"search.{name}: a choice must be one plain value; got {kind_of(choice)}.",
+                path,
+            )
+        if any(same(choice, other) for other in seen):
+            raise Problem(
+                f"search.{name}: the choice {show(choice)} is written twice. Delete one of them.", path
+            )
+        seen.append(choice)
+    return tuple(seen)
+
+
+def _parse_when(name: str, when: Any) -> dict[str, tuple[Any, ...]]:
+    path: Path = ("search", name, "when")
+    if not isinstance(when, Mapping) or not when:
+        raise Problem(
+            f"search.{name}.when must be a mapping such as {{loss.name: triplet}}; got {kind_of(when)}.", path
+        )
+    conditions: dict[str, tuple[Any, ...]] = {}
+    for key, value in when.items():
+        values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+        if not values or not all(is_scalar(item) for item in values):
+            raise Problem(
+                f"search.{name}.when: {key} needs a value or a list of values; got {kind_of(value)}. "
+                "Write dotted keys, such as {loss.name: triplet}.",
+                (*path, key),
+                path,
+            )
+        conditions[key] = values
+    return conditions

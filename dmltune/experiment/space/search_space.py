@@ -1,0 +1,203 @@
+"""SearchSpace: what may vary in an experiment, and which points are allowed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dmltune.experiment import tree as trees
+from dmltune.experiment.problems import Problem, near_or_list, one_line, show
+from dmltune.experiment.schema import components, rules
+from dmltune.experiment.schema.sections import COMPONENTS
+from dmltune.experiment.space.conditions import conditions, lacking, ordered, own_value
+from dmltune.experiment.space.expression import Expression, ExpressionError, compile_expression
+from dmltune.experiment.space.parameter import Parameter, same
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """`parameters` in an order in which a key comes after those its `when` reads; `fixed` is all the rest."""
+
+    parameters: tuple[Parameter, ...] = ()
+    require: tuple[Expression, ...] = ()
+    reference_point: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def build(tree: Mapping[str, Any]) -> SearchSpace:
+        """The space of a complete experiment tree, or a Problem that names the key."""
+        fixed = {
+            key: value
+            for key, value in trees.flatten(tree).items()
+            if key.split(".")[0] not in rules.SEARCH_KEYS
+        }
+        parameters = ordered([Parameter.parse(name, spec) for name, spec in tree["search"].items()])
+        known = {*fixed, *(parameter.name for parameter in parameters)}
+        for parameter in parameters:
+            for key in parameter.when:
+                if key not in known:
+                    path = ("search", parameter.name, "when", key)
+                    near = near_or_list(key, known, "known keys")
+                    raise Problem(
+                        f"search.{parameter.name}.when: unknown key '{one_line(key)}'{near}", path, path[:2]
+                    )
+        space = SearchSpace(parameters, _compiled(tree["require"], known), {}, fixed)
+        return replace(space, reference_point=space.reference_values(tree["reference_point"]))
+
+    def __bool__(self) -> bool:
+        return bool(self.parameters)
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(parameter.name for parameter in self.parameters)
+
+    def __getitem__(self, name: str) -> Parameter:
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise Problem(f"'{one_line(str(name))}' is not searched{near_or_list(name, self.names, 'searched')}")
+
+    def active(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names that apply given `values`, in order: every `when` is met by them or the experiment."""
+        names: list[str] = []
+        for parameter in self.parameters:
+            if self.applies(parameter, values, names):
+                names.append(parameter.name)
+        return tuple(names)
+
+    def applies(self, parameter: Parameter, values: Mapping[str, Any], active: list[str]) -> bool:
+        """Whether `parameter`'s conditions hold, given the names before it that are active."""
+        for key, wanted in parameter.when.items():
+            if key in self.names and key not in active:
+                return False
+            value = values.get(key, self.fixed.get(key, trees.MISSING))
+            if not any(same(value, one) for one in wanted):
+                return False
+        return True
+
+    def violated(self, values: Mapping[str, Any]) -> str | None:
+        """The first rule that the experiment with `values` breaks, `require` or any other; or None."""
+        view = self.view(values)
+        active = self.active(values)
+        for expression in self.require:
+            if any(
+                name not in view or (name in self.names and name not in active) for name in expression.names
+            ):
+                continue  # it speaks of a key that does not apply here
+            try:
+                if not expression.holds(view):
+                    given = ", ".join(f"{name} = {show(view[name])}" for name in expression.names)
+                    return f"require: {expression.text} does not hold for {given}"
+            except ExpressionError as error:
+                return one_line(f"require: {error}")
+        try:
+            rules.check_values(view)
+        except Problem as problem:
+            return str(problem)
+        searched = {name.split(".")[0] for name in active}
+        for section in components.CHECKED_TOGETHER:
+            if section in searched or (section == "pooling" and "embedding" in searched):
+                reason = components.refused(section, trees.section_of(view, section), view["embedding.dim"])
+                if reason:
+                    return reason
+        return None
+
+    def view(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Every dotted key of the experiment with `values`; a new name hides the old one's parameters."""
+        view = dict(self.fixed)
+        for section in COMPONENTS:
+            name = f"{section}.name"
+            if name in values and values[name] != view.get(name):
+                view = {key: value for key, value in view.items() if not key.startswith(f"{section}.")}
+        return {**view, **values}
+
+    def check_point(self, values: Mapping[str, Any]) -> None:
+        """A Problem unless the active keys, and no others, have values in their bounds that break no rule."""
+        for name in values:
+            self[name]
+        active = self.active(values)
+        for name in active:
+            if name not in values:
+                raise Problem(f"a trial needs a value for '{name}'; got {show(dict(values))}")
+            self[name].accept(values[name], "the value of")
+        for name in values:
+            if name not in active:
+                raise Problem(
+                    f"'{name}' does not apply here: it needs {conditions(self[name])}. Leave it out."
+                )
+        broken = self.violated(values)
+        if broken:
+            raise Problem(broken)
+
+    def sample(self, random_numbers: random.Random, tries: int = 1000) -> dict[str, Any] | None:
+        """A random point that breaks no rule; None when `tries` points all did."""
+        for _ in range(tries):
+            values = self.draw(random_numbers)
+            if self.violated(values) is None:
+                return values
+        return None
+
+    def draw(self, random_numbers: random.Random) -> dict[str, Any]:
+        """A random point, without regard to `require`."""
+        values: dict[str, Any] = {}
+        active: list[str] = []
+        for parameter in self.parameters:
+            if self.applies(parameter, values, active):
+                active.append(parameter.name)
+                values[parameter.name] = parameter.sample(random_numbers)
+        return values
+
+    def reference_values(self, given: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
+        """The reference point: what is given and, if `whole`, the experiment's own value for the rest."""
+        for name in given:
+            if name not in self.names:
+                near = near_or_list(name, self.names, "searched are")
+                raise Problem(
+                    f"reference_point: '{one_line(name)}' is not searched{near}", ("reference_point", name)
+                )
+        values: dict[str, Any] = {}
+        active: list[str] = []
+        for parameter in self.parameters:
+            name = parameter.name
+            path = ("reference_point", name)
+            if not self.applies(parameter, values, active):
+                later = not whole and any(
+                    key not in self.fixed and key not in self.names for key in parameter.when
+                )
+                if name in given and not later:  # a default that is not filled in yet may still meet it
+                    raise Problem(
+                        f"reference_point: {name} needs {conditions(parameter)}. Delete it.",
+                        path,
+                    )
+                continue
+            active.append(name)
+            if name in given:
+                values[name] = parameter.accept(given[name], "reference_point:", path, ("search", name))
+            elif name in self.fixed:
+                if whole:
+                    values[name] = own_value(parameter, self.fixed[name])
+            elif whole:
+                raise lacking(parameter)
+        return values
+
+
+def _compiled(texts: list[str], known: set[str]) -> tuple[Expression, ...]:
+    compiled = []
+    for index, text in enumerate(texts):
+        paths = (("require", str(index)), ("require",))
+        try:
+            expression = compile_expression(text)
+        except ExpressionError as error:
+            raise Problem(f"require: {error}", *paths) from None
+        for name in expression.names:
+            if name not in known:
+                raise Problem(
+                    f"require: unknown key '{name}'{near_or_list(name, known, 'known keys')}", *paths
+                )
+        compiled.append(expression)
+    return tuple(compiled)

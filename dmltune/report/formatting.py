@@ -1,0 +1,94 @@
+"""How numbers, parameters and times are written. Scores are fractions everywhere else and percent here."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dmltune.search.state import TrialRecord
+
+METRICS = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "r_precision": "R-precision"}
+ROLES = {"reference": "reference", "baseline": "baseline", "search": ""}
+STATES = {"complete": "done", "interrupted": "stopped"}
+
+
+def metric_name(metric: str) -> str:
+    """`map_at_r` → `MAP@R`, `recall_at_4` → `R@4`."""
+    if metric.startswith("recall_at_"):
+        return f"R@{metric.removeprefix('recall_at_')}"
+    return METRICS.get(metric, metric)
+
+
+def percent(score: float | None, signed: bool = False) -> str:
+    """0.4512 → 45.1, with `signed` +45.1; nothing known is a dash."""
+    if score is None or not math.isfinite(score):
+        return "–"
+    return f"{100 * score:+.1f}" if signed else f"{100 * score:.1f}"
+
+
+def value(item: Any, digits: int = 3) -> str:
+    """0.00020000001 → 0.0002, 3.1e-05 → 3.1e-5; other things as they are."""
+    return re.sub(r"e([+-])0*", r"e\1", f"{item:.{digits}g}") if isinstance(item, float) else str(item)
+
+
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """`references.lambda` → `lambda`, as long as no other key ends alike and it is not just a `name`."""
+    keys = list(keys)
+    ends = [key.rsplit(".", 1)[-1] for key in keys]
+    names = {}
+    for key, end in zip(keys, ends, strict=True):
+        section = key.rsplit(".", 1)[0]
+        names[key] = section if end == "name" else end if ends.count(end) == 1 else key
+    return names
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{references: {name: batch}}` → `{references.name: batch}`."""
+    leaves: dict[str, Any] = {}
+    for key, item in tree.items():
+        leaves |= flat(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
+    return leaves
+
+
+def parameters(values: Mapping[str, Any], digits: int = 3) -> str:
+    """`lambda=0.0002 proxies=8`."""
+    names = short_names(values)
+    return " ".join(f"{names[key]}={value(item, digits)}" for key, item in values.items())
+
+
+def clock(seconds: float) -> str:
+    """75 → 1m15s, 7500 → 2h05m."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def state(row: TrialRecord) -> str:
+    return STATES.get(row.state, row.state)
+
+
+def first_line(reason: str) -> str:
+    """Reasons may be tracebacks; a line of a log is a line."""
+    return (reason.strip().splitlines() or ["no reason given"])[0][:200]
+
+
+def counts(rows: Iterable[TrialRecord]) -> str:
+    """`9 done, 2 pruned, 1 failed`."""
+    states = [state(row) for row in rows]
+    known = ("running", "done", "pruned", "failed", "stopped")
+    return ", ".join(f"{states.count(word)} {word}" for word in known if word in states) or "none"
+
+
+def better(mode: str, left: float | None, right: float | None) -> bool:
+    """Whether `left` beats `right`; nothing beats by being unknown."""
+    if left is None or not math.isfinite(left):
+        return False
+    if right is None or not math.isfinite(right):
+        return True
+    return left > right if mode == "max" else left < right

@@ -1,0 +1,125 @@
+"""What is known about a running search, for whoever shows it: live table, plain lines, summary, JSON."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Role = Literal["reference", "baseline", "search"]
+RowState = Literal["running", "complete", "pruned", "failed", "interrupted"]
+
+
+@dataclass
+class TrialRecord:
+    """One trial. Scores are fractions on the validation classes."""
+
+    number: int
+    role: Role
+    values: dict[str, Any]
+    state: RowState = "running"
+    step: int = 0
+    max_steps: int = 0
+    score: float | None = None  # the latest validation
+    best: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    reason: str = ""
+    run_id: str = ""
+
+
+@dataclass
+class SearchState:
+    name: str
+    space_name: str
+    metric: str
+    mode: Literal["max", "min"]
+    trials_planned: int
+    concurrent: int = 1
+    rows: dict[int, TrialRecord] = field(default_factory=dict)
+    started: float = field(default_factory=time.time)
+    deadline: float | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    def snapshot(self) -> SearchState:
+        """A copy that does not change while it is drawn."""
+        with self._lock:
+            rows = copy.deepcopy(self.rows)
+        return SearchState(
+            self.name, self.space_name, self.metric, self.mode, self.trials_planned, self.concurrent, rows,
+            self.started, self.deadline,
+        )  # fmt: skip
+
+    def put(self, row: TrialRecord) -> None:
+        with self._lock:
+            self.rows[row.number] = copy.deepcopy(row)
+
+    def best_row(self, *roles: Role) -> TrialRecord | None:
+        """The best complete trial, of these roles when some are named."""
+        sign = 1 if self.mode == "max" else -1
+        done = [
+            row
+            for row in self.rows.values()
+            if row.state == "complete" and row.best is not None and (not roles or row.role in roles)
+        ]
+        return max(done, key=lambda row: (sign * (row.best or 0.0), -row.number), default=None)
+
+    def seconds_left(self) -> float | None:
+        """From the time that finished trials took and the share of steps that running ones have done; None at
+        first.
+        """
+        ended = [row for row in self.rows.values() if row.state in ("complete", "pruned") and row.seconds > 0]
+        running = [row for row in self.rows.values() if row.state == "running"]
+        rates = [row.seconds / (row.step / row.max_steps) for row in running if row.step and row.max_steps]
+        lengths = [row.seconds for row in ended] or rates
+        limit = None if self.deadline is None else max(0.0, self.deadline - time.time())
+        if not lengths:
+            return limit
+        usual = sum(lengths) / len(lengths)
+        under_way = [max(0.0, usual - row.seconds) for row in running]
+        waiting = max(0, self.trials_planned - len(self.rows))
+        left = (sum(under_way) + waiting * usual) / max(1, self.concurrent)
+        left = max(left, max(under_way, default=0.0))
+        return left if limit is None else min(left, limit)
+
+
+@dataclass(frozen=True)
+class Event:
+    kind: Literal["started", "progress", "finished", "message"]
+    row: TrialRecord | None
+    text: str
+    board: SearchState
+
+
+Watch = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The end of a search. Nothing here has seen a test class."""
+
+    name: str
+    space_name: str
+    metric: str
+    mode: Literal["max", "min"]
+    protocol: str
+    rows: tuple[TrialRecord, ...]
+    winner: TrialRecord | None
+    reference: TrialRecord | None
+    baseline: TrialRecord | None
+    untrained_score: float | None
+    experiment_id: str
+    parent_run_id: str
+    store: Path
+    interrupted: bool = False
+    reason: str = ""  # why it was interrupted: stopped | time is up
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; scores are fractions."""
+        document = asdict(self)
+        document["store"] = str(self.store)
+        return document

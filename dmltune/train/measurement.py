@@ -1,0 +1,112 @@
+"""After the training of an opened order: its best weights on the test classes, where the GPUs are.
+
+`test.safetensors` in the trial's folder holds the points and, for every query, its figures; its metadata what
+is said of the model as a whole. Written once: a trial that has it is not examined again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from dmltune.core import collectives
+from dmltune.core.analysis import distance_histograms, geometry
+from dmltune.core.checkpoint import replace_file
+from dmltune.core.embedder import Embedder
+from dmltune.core.retrieval import QueryFigures, mean_figures, query_figures
+from dmltune.data.features import Views, stored_maps
+from dmltune.data.images import ImageSet
+from dmltune.errors import UserError
+from dmltune.experiment import Experiment
+from dmltune.train.inference import embed, read_embedder, unseen_images
+from dmltune.train.orders import Order
+
+TEST = "test.safetensors"
+KS = (1, 2, 4, 8)
+MAPS = 64  # embedded at a time
+_META = "meta"
+
+
+def examined(folder: Path) -> bool:
+    return (folder / TEST).is_file()
+
+
+def examine(order: Order, device: torch.device) -> None:
+    """Nothing, unless the order carries an opening. Every rank of a group calls it; the first one works."""
+    folder = Path(order.folder)
+    if not order.opening or collectives.rank() != 0 or examined(folder):
+        return
+    images = unseen_images(Experiment.from_dict(order.experiment), order.data_root, order.opening)
+    embedder, experiment, about = read_embedder(folder / "best")
+    emb_ND = points(embedder, images, experiment, device)
+    labels_N = torch.from_numpy(images.labels_N)
+    figures = figures_of(emb_ND.to(device), images)
+    edges, positive, negative = distance_histograms(emb_ND.to(device), labels_N.to(device))
+    meta = {
+        "opening": order.opening,
+        "fingerprint": images.fingerprint,
+        "step": about["step"],
+        "metrics": mean_figures(figures, KS),
+        "geometry": geometry(emb_ND, labels_N),
+        "distances": {
+            "edges": edges.tolist(),
+            "positive": positive.tolist(),
+            "negative": negative.tolist(),
+        },
+    }
+    tensors = {
+        "emb": emb_ND,
+        "average_precision": figures.average_precision_Q,
+        "precision_at_1": figures.precision_at_1_Q,
+        "r_precision": figures.r_precision_Q,
+        "nearest": figures.nearest_Q,
+        "matched": figures.matched_Q,
+    }
+    plain = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    replace_file(folder / TEST, safetensors.torch.save(plain, {_META: json.dumps(meta)}))
+
+
+@torch.inference_mode()
+def points(embedder: Embedder, images: ImageSet, experiment: Experiment, device: torch.device) -> Tensor:
+    """(N, D). Where training had stored maps of a frozen prefix, through such maps of these images, which all
+    models of a check share. They are kept in float32: the points are those of the model as it is served.
+    """
+    size = experiment.data.size
+    if experiment.data.views is None or embedder.cut is None:
+        return embed(embedder, images, range(len(images)), size, device)
+    embedder.to(device).eval()
+    views, digest = Views(size, "none", 1, "float32"), embedder.cut.digest()
+    maps = stored_maps(images, views, lambda seen_B: embedder.at_cut(seen_B.to(device)), digest)
+    embedder.from_maps = True
+    places = np.arange(len(images))
+    parts = np.split(places, range(MAPS, len(places), MAPS))
+    return torch.cat([embedder(maps.read(part, np.zeros_like(part)).to(device)).cpu() for part in parts])
+
+
+def figures_of(emb_ND: Tensor, images: ImageSet) -> QueryFigures:
+    """All against all, or the queries against the gallery where a data set has both."""
+    labels_N = torch.from_numpy(images.labels_N).to(emb_ND.device)
+    if images.query_N is None:
+        return query_figures(emb_ND, labels_N, ks=KS)
+    query_N = torch.from_numpy(images.query_N).to(emb_ND.device)
+    return query_figures(emb_ND[query_N], labels_N[query_N], emb_ND[~query_N], labels_N[~query_N], ks=KS)
+
+
+def read(folder: Path, *names: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The named tensors of an examined trial, and its metadata."""
+    path = folder / TEST
+    try:
+        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
+            return {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()[_META])
+    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
+        raise UserError(
+            f"the figures on the test classes at {path} cannot be read ({problem}). "
+            "Remove the folder of this trial; the same command trains it again."
+        ) from None

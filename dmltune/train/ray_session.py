@@ -1,0 +1,214 @@
+"""The Ray that a search runs on: a private one on loopback, or a cluster that is there already.
+
+Local mode listens on 127.0.0.1 only, keeps its files in one temporary folder and takes both away at the end.
+A driver that was killed leaves only that folder behind (its Ray processes die with it); the next local start
+removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dmltune.errors import UserError
+
+_PREFIX = "dmltune-ray-"
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # a user's data stays on the user's machines
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",  # start-up polls at this rate; the default is 2 s
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # no boxes of Tune's between our lines
+    "RAY_worker_maximum_startup_concurrency": "32",  # a slot is several small processes
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # our own tracking replaces CSV, JSON and TensorBoard files
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial has no score
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # the study, not Tune's snapshot, is what a resume reads
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_WARN_THRESHOLD_S": "30",
+}
+_LOCAL_ENVIRONMENT = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's "one machine only": sockets on 127.0.0.1
+    "RAY_ADDRESS": "",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # nobody takes this machine away from itself
+    "RAY_TRAIN_METRICS_ENABLED": "0",  # for Ray's dashboard; ours are in MLflow
+}
+
+
+@dataclass(frozen=True)
+class Session:
+    """What was found: where the driver talks to, and what it may use."""
+
+    local: bool
+    namespace: str
+    scratch: Path
+    cpus: int
+    gpus: int
+
+
+@contextlib.contextmanager
+def ray_session(address: str | None) -> Iterator[Session]:
+    """Connect to `address` (or $RAY_ADDRESS, or an initialised Ray), else start a local Ray; leave no trace
+    of it.
+    """
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    remove_stale_folders()
+    scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    scratch.mkdir(mode=0o700)
+    token = scratch / "token"  # Ray would keep one in the home folder
+    token.write_text(_token())
+    own_places = {
+        "RAY_TMPDIR": str(scratch),
+        "TMPDIR": str(scratch),  # what workers leave goes with the folder
+        "RAY_AUTH_MODE": "",  # unset, Ray switches tokens on by itself, whenever it was imported
+        "RAY_AUTH_TOKEN": "",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+    }
+    environment = _ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | own_places)
+    with _environment(environment):
+        try:
+            import ray
+
+            mine = not ray.is_initialized()
+            if mine:
+                _start(address, scratch)
+            try:
+                yield _describe(address, scratch)
+            finally:
+                if mine:
+                    ray.shutdown()
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+@cache
+def _token() -> str:
+    """One for this process: Ray reads it once and remembers it."""
+    return secrets.token_hex(32)
+
+
+def _start(address: str | None, scratch: Path) -> None:
+    import ray
+
+    loud = bool(os.environ.get("DMLTUNE_DEBUG"))
+    shared: dict[str, Any] = {
+        "namespace": f"dmltune-{uuid.uuid4().hex[:8]}",
+        "log_to_driver": loud,
+        "logging_level": logging.INFO if loud else logging.ERROR,
+    }
+    if not loud:
+        for name in ("ray", "ray.tune", "ray.train"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    import ray._private.worker as ray_worker
+
+    ray_worker._worker_logs_enabled = loud  # Ray would print warnings of its own between our lines
+    if address:
+        try:
+            ray.init(address=address, **shared)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise UserError(
+                f"no Ray cluster answers at {address}: {str(error).splitlines()[0]} "
+                "Check --address, or leave it out to search on this machine."
+            ) from None
+        return
+    import ray._private.ray_constants as constants
+
+    constants.ENABLE_RAY_CLUSTER = False  # when ray was imported before the environment was set
+    ray.init(
+        address="local",
+        num_cpus=usable_cores(),
+        include_dashboard=False,
+        object_store_memory=256 * 2**20,  # nothing big goes through it
+        _temp_dir=str(scratch),
+        **shared,
+    )
+
+
+def _describe(address: str | None, scratch: Path) -> Session:
+    import ray
+
+    found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    context = ray.get_runtime_context()
+    here: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    local = not address and here == "127.0.0.1"
+    return Session(local, context.namespace, scratch, int(found.get("CPU", 0)), int(found.get("GPU", 0)))
+
+
+def usable_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_of(cores: int) -> int:
+    """So many threads for so many cores; fewer where OMP_NUM_THREADS says so, as on a shared machine."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return max(1, min(cores, int(asked))) if asked.isdigit() and int(asked) else max(1, cores)
+
+
+@dataclass(frozen=True)
+class ResourcePlan:
+    """How many trials at once, and how wide each is."""
+
+    concurrent: int
+    workers: int
+    threads: int
+    use_gpu: bool
+
+
+def plan(session: Session, workers: int, concurrent: int | None) -> ResourcePlan:
+    """As many slots as cores or GPUs allow. Threads share the cores: two 2-thread trials on 2 cores run at a
+    sixth of the speed.
+    """
+    unit, there = ("GPU", session.gpus) if session.gpus else ("CPU", session.cpus)
+    slots = concurrent or max(1, there // workers)
+    if slots * workers > there:
+        room = f"--concurrent {max(1, there // workers)} or --workers {max(1, there // slots)}"
+        raise UserError(
+            f"{slots} trials at a time × {workers} workers need {slots * workers} {unit}s; "
+            f"there are {there} of them. Use {room}."
+        )
+    return ResourcePlan(slots, workers, threads_of(session.cpus // (slots * workers)), unit == "GPU")
+
+
+def remove_stale_folders() -> None:
+    """Delete the temporary folders of drivers that were killed."""
+    for folder in Path(_short_temporary_folder()).glob(f"{_PREFIX}*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _short_temporary_folder() -> str:
+    """Ray's sockets live below it, and a socket's path may have 107 characters at most."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) <= 20 else "/tmp"
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    for name, value in values.items():
+        if value:
+            os.environ[name] = value
+        else:
+            os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = old

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from dmltune.report.live_table import View, choose, live
+from dmltune.search.state import Event, SearchState, TrialRecord
+
+
+def drawn(board: SearchState, width: int = 80, height: int = 24) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
+    view = View(console)
+    view.watch(Event("progress", None, "", board))
+    with console.capture() as captured:
+        console.print(view.render())
+    return captured.get().splitlines()
+
+
+def test_every_trial_shows_its_role_parameters_step_scores_and_state(board: SearchState) -> None:
+    text = "\n".join(drawn(board))
+    for expected in (
+        "demo · glyphs-ccp\n5 of 13 trials   best 42.6 % (trial 2)   ",
+        "lambda proxies pool_size",
+        "0 reference 0.0002       8        12",
+        "1 baseline  references=batch",
+        "1.2e-5      16        24",
+        "600/600  42.1  42.6 done",
+        "200/600  28.1  28.1 pruned",
+        "failed",
+        "100/600  25.0  25.0 running",
+        "left",
+    ):
+        assert expected in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_no_line_is_wider_than_80_columns(board: SearchState, width: int) -> None:
+    long = {f"references.a_rather_long_parameter_{index}": 0.123456789 for index in range(9)}
+    board.put(TrialRecord(12345, "search", long, "interrupted", 100000, 400000, 0.5, 1.0))
+    assert max(cell_len(line) for line in drawn(board, width)) <= 80
+
+
+def test_a_long_search_fits_the_screen_and_shows_what_matters(board: SearchState) -> None:
+    generator = random.Random(0)
+    for number in range(6, 300):
+        board.put(
+            TrialRecord(number, "search", {}, "complete", 600, 600, 0.3, 0.3 + 0.1 * generator.random())
+        )
+    board.put(TrialRecord(40, "search", {}, "running", 100, 600, 0.3, 0.3))
+    lines = drawn(board, height=20)
+    assert len(lines) <= 20
+    assert "more" in lines[-1]
+    shown = [row.number for row in choose(board, 14)]
+    best = board.best_row()
+    assert best is not None
+    assert {0, 1, 5, 40, 299, best.number} <= set(shown)
+    assert shown == sorted(shown)
+
+
+def test_before_the_first_event_it_says_what_it_waits_for(board: SearchState) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    view = View(console)
+    assert "starting" in str(view.render())
+    view.watch(Event("message", None, "rendering glyphs", SearchState("d", "s", "map_at_r", "max", 1)))
+    with console.capture() as captured:
+        console.print(view.render())
+    assert "rendering glyphs" in captured.get()
+
+
+def test_the_last_table_stays_on_the_screen(board: SearchState) -> None:
+    console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
+    with live(console) as watch:
+        watch(Event("finished", board.rows[2], "", board))
+    stream = console.file
+    assert isinstance(stream, io.StringIO)
+    assert "42.6" in stream.getvalue()

@@ -1,0 +1,58 @@
+"""The test classes after a training: through stored maps where it had them, and the same points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from data import tiny_layouts
+
+from dmltune.core.embedder import Embedder
+from dmltune.experiment import Experiment, load_experiment
+from dmltune.train.inference import embed, read_embedder, unseen_images
+from dmltune.train.measurement import points, read
+from dmltune.train.orders import Order
+from dmltune.train.trial import run_trial
+
+SPACE = """
+data: {name: inshop, size: 32, augment: flip, views: 2}
+backbone: {name: resnet20, frozen_until: blocks.6}
+embedding: {dim: 8}
+loss: contrastive
+batch: {size: 8, samples_per_class: 2}
+optimizer: {lr: 0.01}
+max_steps: 4
+validate_every: 2
+"""
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Order, Experiment]:
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    tiny_layouts.write("inshop", tmp_path, 8, 4)
+    monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
+    experiment = load_experiment(str(tmp_path / "tiny.yaml"), ["objective.protocol=halves"])
+    folder = str(tmp_path / "trial")
+    order = Order("one", experiment.to_dict(), folder, str(tmp_path), opening="0123")
+    assert list(run_trial(order, CPU))[-1].finished
+    return order, experiment
+
+
+def test_points_through_stored_maps_are_those_of_the_model_as_it_is_served(
+    trained: tuple[Order, Experiment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, experiment = trained
+    folder = Path(order.folder)
+    images = unseen_images(experiment, order.data_root, order.opening)
+    embedder, _, _ = read_embedder(folder / "best")
+    served_ND = embed(embedder, images, range(len(images)), 32, CPU)
+    torch.testing.assert_close(read(folder, "emb")[0]["emb"], served_ND, atol=1e-5, rtol=1e-5)
+
+    def prefix(self: Embedder, images_B3HW: torch.Tensor) -> torch.Tensor:
+        raise AssertionError("the maps of the prefix are there already, for all models that share it")
+
+    monkeypatch.setattr(Embedder, "at_cut", prefix)
+    again_ND = points(read_embedder(folder / "best")[0], images, experiment, CPU)
+    torch.testing.assert_close(again_ND, served_ND, atol=1e-5, rtol=1e-5)
