@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dmltune import tags
 from dmltune.errors import UserError
-from dmltune.tracking import Tracker, version_tags
+from dmltune.provenance import version_tags
+from dmltune.tracking import Tracker
 
 if TYPE_CHECKING:
     from dmltune.experiment import Experiment

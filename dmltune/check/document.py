@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
+from dmltune.check.parsing import parse
 from dmltune.errors import UserError, readable
 from dmltune.ledger import LedgerEntry
 
@@ -200,30 +200,19 @@ class CheckDocument:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; NaN becomes null."""
-        tree: dict[str, Any] = json.loads(_adapter().dump_json(self, by_alias=True))
+        tree: dict[str, Any] = json.loads(TypeAdapter(CheckDocument).dump_json(self, by_alias=True))
         absent = [key for key in _OPTIONAL if not tree[key]] + [key for key in _FIGURES if self.stopped]
         return {key: value for key, value in tree.items() if key not in absent}
 
     @classmethod
     def from_dict(cls, tree: Any, place: str = "check.json") -> CheckDocument:
         """Return the document of `to_dict`, also of schema 1. `place` names it in messages."""
-        schema = tree.get("schema", 1) if isinstance(tree, dict) else 1
-        if schema not in (1, SCHEMA):
-            raise UserError(
-                f"{place} has schema {readable(str(schema))}, and this version reads 1 and {SCHEMA}. "
-                "Use the version of dmltune that wrote it."
-            )
-        try:
-            return _adapter().validate_python({**tree, "schema": SCHEMA} if isinstance(tree, dict) else tree)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise UserError(
-                f"{place} is damaged ({where or 'document'}: {first['msg']}). "
-                "Restore it from a backup, or check again under another --name."
-            ) from None
-
-
-@cache
-def _adapter() -> TypeAdapter[CheckDocument]:
-    return TypeAdapter(CheckDocument)
+        if isinstance(tree, dict):
+            schema = tree.get("schema", 1)
+            if schema not in (1, SCHEMA):
+                raise UserError(
+                    f"{place} has schema {readable(str(schema))}, and this version reads 1 and {SCHEMA}. "
+                    "Use the version of dmltune that wrote it."
+                )
+            tree = tree | {"schema": SCHEMA}
+        return parse(cls, tree, place, "Restore it from a backup, or check again under another --name.")
