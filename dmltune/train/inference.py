@@ -39,7 +39,8 @@ def embed(
     device: torch.device | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
-    """Return the points of the images at `indices`, (N, D) on the CPU; a GPU computes them where there is one."""
+    """Return the points of the images at `indices`, (N, D) on the CPU; a GPU computes them where there is
+    one."""
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     embedder.to(device).eval()
     few = None if device.type == "cuda" else max(1, CPU_PIXELS // size**2)

@@ -80,8 +80,8 @@ def measure_test(order: Order, device: torch.device) -> None:
 def _points(embedder: Embedder, images: ImageSet, experiment: Experiment, device: torch.device) -> Tensor:
     """Return the points of all images, (N, D).
 
-    Where training used stored maps of a frozen prefix, the test images get such maps too, shared by all models
-    of a check. They are in float32, so the points are those of the model as it is served.
+    Where training used stored maps of a frozen prefix, the test images get such maps too, shared by all
+    models of a check. They are in float32, so the points are those of the model as it is served.
     """
     size = experiment.data.size
     if experiment.data.views is None or embedder.cut is None:

@@ -28,8 +28,8 @@ def run_trial(
 ) -> Iterator[TrialReport]:
     """Yield a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
 
-    A checkpoint in the folder is continued. Its report comes again, because its reader may have died. The last
-    report comes after the test classes were measured, where the order carries an opening.
+    A checkpoint in the folder is continued. Its report comes again, because its reader may have died. The
+    last report comes after the test classes were measured, where the order carries an opening.
     """
     experiment = Experiment.from_dict(order.experiment)
     folder = Path(order.folder)
