@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from dmltune.errors import UserError
 from dmltune.experiment import tree as trees
@@ -23,6 +23,7 @@ from dmltune.experiment.schema.sections import (
     Section,
     ZeroShotSettings,
 )
+from dmltune.experiment.schema.validation_errors import problem_of
 from dmltune.experiment.space.search_space import SearchSpace
 
 SEARCH_KEYS = ("search", "require", "reference_point", "baseline")
@@ -92,6 +93,22 @@ class Experiment(Section):
 
         return build_or_raise(tree)
 
+    @staticmethod
+    def from_validated(tree: Mapping[str, Any]) -> Experiment:
+        """Read a `to_dict` tree that was validated when it was made, also by an older version.
+
+        Orders, checkpoints and plans carry such trees. Types are read strictly, but no component is imported
+        and no rule between keys is evaluated: `from_dict` does both.
+        """
+        complete: dict[str, Any] = {}
+        try:
+            trees.lay_over(complete, tree)
+            return Experiment.model_validate(complete)
+        except (AttributeError, TypeError):
+            raise UserError(f"an experiment must be a mapping; got {show(tree)}.") from None
+        except ValidationError as error:
+            raise UserError(str(problem_of(error, Experiment))) from None
+
     def get(self, name: str) -> Any:
         """The value of a dotted key, such as `references.lambda`."""
         found = trees.lookup(self.to_dict(), name)
@@ -114,13 +131,20 @@ class Experiment(Section):
 
         return build_or_raise(trees.with_values(self.to_dict(), values))
 
-    def point(self, values: Mapping[str, Any]) -> Experiment:
-        """The run of one trial: `values` must be a point of the space; nothing is left to search."""
+    def point(self, values: Mapping[str, Any], validated: bool = False) -> Experiment:
+        """Return the run of one trial: `values` must be a point of the space; nothing is left to search.
+
+        `validated` values were drawn inside the bounds and passed `space.violated`; the rules are not
+        evaluated a second time.
+        """
+        from dmltune.experiment.schema.build import build
+
         try:
-            self.space.check_point(values)
+            if not validated:
+                self.space.check_point(values)
+            return build(trees.with_values(self.fixed().to_dict(), values), between_keys=False)
         except Problem as problem:
             raise UserError(str(problem)) from None
-        return self.fixed().with_values(values)
 
     def fixed(self) -> Experiment:
         """The same training run without a search."""
