@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 from dmltune.experiment import tree as trees
-from dmltune.experiment.problems import Problem, near_or_list, show
+from dmltune.experiment.preparation import prepared
+from dmltune.experiment.problems import Problem, near_or_list, problem_of, show
+from dmltune.experiment.schema import components, rules
 from dmltune.experiment.schema.sections import (
     BackboneSettings,
     BatchSettings,
@@ -23,14 +25,11 @@ from dmltune.experiment.schema.sections import (
     Section,
     ZeroShotSettings,
 )
-from dmltune.experiment.schema.validation_errors import problem_of
 from dmltune.experiment.space.search_space import SearchSpace
-
-SEARCH_KEYS = ("search", "require", "reference_point", "baseline")
 
 
 class Experiment(Section):
-    """Every value a training run depends on. Built by `load_experiment` or `from_dict`, which check it."""
+    """Every value a training run depends on, as `load_experiment` and `from_dict` have validated it."""
 
     about: str = ""
     data: DataSettings
@@ -52,8 +51,8 @@ class Experiment(Section):
     search: dict[str, dict[str, Any]] = {}
     require: list[str] = []
     objective: ObjectiveSettings = ObjectiveSettings()
-    sampler: Literal["tpe", "gp", "random"] = "tpe"
-    scheduler: Literal["asha", "none"] = "asha"
+    sampler: ComponentSettings = ComponentSettings(name="tpe")
+    scheduler: ComponentSettings = ComponentSettings(name="asha")
     trials: Count = 20
     reference_point: dict[str, Any] = {}
     baseline: dict[str, Any] = {}
@@ -66,20 +65,20 @@ class Experiment(Section):
 
     @cached_property
     def space(self) -> SearchSpace:
-        """What may vary, compiled; empty for an experiment without `search:`."""
+        """The search space; empty for an experiment without `search:`."""
         try:
             return SearchSpace.build(self.to_dict())
         except Problem as problem:
             raise UserError(str(problem)) from None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Experiment:
-        """Pydantic's copy, without the compiled space of the original."""
+        """Copy without the search space of the original."""
         copied = super().model_copy(update=update, deep=deep)
         copied.__dict__.pop("space", None)
         return copied
 
     def to_dict(self) -> dict[str, Any]:
-        """Complete and canonical: JSON types only, defaults filled in. `from_dict` is the inverse."""
+        """Return a complete and canonical tree of JSON types. `from_dict` is the inverse."""
         tree = self.model_dump(mode="json")
         for key in ("betas", "momentum"):
             if tree["optimizer"][key] is None:
@@ -88,10 +87,11 @@ class Experiment(Section):
 
     @staticmethod
     def from_dict(tree: Mapping[str, Any]) -> Experiment:
-        """The experiment that `to_dict` described; checked as a file is."""
-        from dmltune.experiment.schema.build import build_or_raise
-
-        return build_or_raise(tree)
+        """Validate a tree in full, as a file is validated; a UserError names the key."""
+        try:
+            return build(tree)
+        except Problem as problem:
+            raise UserError(str(problem)) from None
 
     @staticmethod
     def from_validated(tree: Mapping[str, Any]) -> Experiment:
@@ -110,26 +110,21 @@ class Experiment(Section):
             raise UserError(str(problem_of(error, Experiment))) from None
 
     def get(self, name: str) -> Any:
-        """The value of a dotted key, such as `references.lambda`."""
-        found = trees.lookup(self.to_dict(), name)
-        if found is trees.MISSING:
+        """Return the value of a dotted key, such as `references.lambda`."""
+        value = trees.lookup(self.to_dict(), name)
+        if value is trees.MISSING:
             known = [*trees.flatten(self.to_dict()), *trees.SECTIONS]
-            raise UserError(f"no value '{name}' in the experiment{near_or_list(name, known)}")
-        return found
+            raise UserError(f"no value {readable(name)} in the experiment{near_or_list(name, known)}")
+        return value
 
     def settings(self) -> dict[str, Any]:
-        """Dotted key → value of all that makes this run what it is, for people who compare runs."""
-        return {
-            key: value
-            for key, value in trees.flatten(self.to_dict()).items()
-            if not key.startswith("presets.")
-        }
+        """Return dotted key → value of everything that determines this run."""
+        flat = trees.flatten(self.to_dict())
+        return {key: value for key, value in flat.items() if not key.startswith("presets.")}
 
     def with_values(self, values: Mapping[str, Any]) -> Experiment:
-        """This experiment with dotted keys set; a new component name drops the parameters of the old one."""
-        from dmltune.experiment.schema.build import build_or_raise
-
-        return build_or_raise(trees.with_values(self.to_dict(), values))
+        """Set dotted keys in a copy; a new component name drops the parameters of the old one."""
+        return Experiment.from_dict(trees.with_values(self.to_dict(), values))
 
     def point(self, values: Mapping[str, Any], validated: bool = False) -> Experiment:
         """Return the run of one trial: `values` must be a point of the space; nothing is left to search.
@@ -137,33 +132,29 @@ class Experiment(Section):
         `validated` values were drawn inside the bounds and passed `space.violated`; the rules are not
         evaluated a second time.
         """
-        from dmltune.experiment.schema.build import build
-
         try:
             if not validated:
-                self.space.check_point(values)
+                self.space.validate_point(values)
             return build(trees.with_values(self.fixed().to_dict(), values), between_keys=False)
         except Problem as problem:
             raise UserError(str(problem)) from None
 
     def fixed(self) -> Experiment:
-        """The same training run without a search."""
+        """Return the same training run without a search."""
         return self.model_copy(update={"search": {}, "require": [], "reference_point": {}, "baseline": {}})
 
     def reference_experiment(self) -> Experiment:
-        """Trial 0 of a search, and what `train` runs: the reference point where there is one."""
+        """Return trial 0 of a search, which `train` runs: the reference point, if the experiment has one."""
         return self.point(self.space.reference_point) if self.searchable else self.fixed()
 
     def baseline_experiment(self) -> Experiment | None:
-        """What a search is compared with: the reference point under `baseline`; None without one."""
+        """Return the reference point changed by `baseline`, or None without a baseline."""
         if not self.baseline:
             return None
-        from dmltune.experiment.schema.build import build_or_raise
-
-        return build_or_raise(trees.merged(self.reference_experiment().to_dict(), self.baseline))
+        return Experiment.from_dict(trees.merged(self.reference_experiment().to_dict(), self.baseline))
 
     def differences(self, other: Experiment, ignore: Collection[str] = ()) -> list[str]:
-        """One line per dotted key that differs, `max_steps: 600 → 300`, from this experiment to the other."""
+        """Return a line for each dotted key that differs, such as `max_steps: 600 → 300`."""
         mine, theirs = trees.flatten(self.to_dict()), trees.flatten(other.to_dict())
         lines = []
         for key in [*mine, *(key for key in theirs if key not in mine)]:
@@ -173,6 +164,29 @@ class Experiment(Section):
             if old is trees.MISSING or new is trees.MISSING or old != new or type(old) is not type(new):
                 lines.append(f"{key}: {_or_unset(old)} → {_or_unset(new)}")
         return lines
+
+
+def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
+    """Validate sections, components and, by default, the rules between keys; raises Problem."""
+    complete = prepared(tree, Experiment.model_fields)
+    components.complete(complete)
+    try:
+        experiment = Experiment.model_validate(complete)
+    except ValidationError as error:
+        raise problem_of(error, Experiment) from None
+    if between_keys:
+        rules.validate_values(trees.flatten(experiment.to_dict()))
+        for section in components.VALIDATED_TOGETHER:
+            reason = components.refused(section, complete[section], experiment.embedding.dim)
+            if reason:
+                raise Problem(reason, *((section, key) for key in complete[section]))
+    if experiment.searchable:
+        reference = SearchSpace.build(experiment.to_dict()).reference_point
+        return experiment.model_copy(update={"reference_point": dict(reference)})
+    if experiment.reference_point:
+        first = next(iter(experiment.reference_point))
+        raise Problem("reference_point without search has no meaning. Delete it.", ("reference_point", first))
+    return experiment
 
 
 def _or_unset(value: Any) -> str:
