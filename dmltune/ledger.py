@@ -1,12 +1,11 @@
-"""The test ledger: every time test classes were looked at, one line, for ever.
+"""The test ledger: one line for every time test classes were looked at.
 
-`test_ledger.jsonl` lies beside the runs. Lines are only ever appended, under a lock, and are on the disk
-before anybody gets a test image.
+`test_ledger.jsonl` lies beside the runs. Lines are only ever appended, under a lock, and are on the disk before
+a test image is handed out.
 """
 
 from __future__ import annotations
 
-import fcntl
 import getpass
 import json
 import os
@@ -20,9 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from filelock import FileLock
+
 from dmltune.errors import UserError
-from dmltune.store import Store
-from dmltune.tracking import about_versions
+from dmltune.provenance import git_commit
+from dmltune.store import Store, require_regular
 
 FILE = "test_ledger.jsonl"
 Kind = Literal["check", "evaluate", "reproduce", "shown again"]
@@ -42,14 +43,20 @@ class LedgerEntry:
     run_ids: tuple[str, ...] = ()
     id: str = field(default_factory=lambda: secrets.token_hex(6))
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    who: str = field(default_factory=lambda: _who())
+    who: str = field(default_factory=lambda: _user())
     command: str = field(default_factory=lambda: _command())
-    commit: str = field(default_factory=lambda: about_versions().get("git.commit", ""))
+    commit: str = field(default_factory=lambda: git_commit() or "")
 
     def to_dict(self) -> dict[str, Any]:
         return {
             key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
         }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> LedgerEntry:
+        """Return the entry that `to_dict` described. TypeError when it is none."""
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
+        return cls(**values)
 
 
 class Ledger:
@@ -62,39 +69,47 @@ class Ledger:
         """Append, and return when the line is on the disk."""
         if entry.kind not in get_args(Kind):
             raise ValueError(f"an opening is one of {get_args(Kind)}; got {entry.kind!r}")
+        require_regular(self.path)
         try:
-            with open(self.path, "a+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go when the process ends, however
-                line = lines([entry.to_dict()]).encode()
+            with FileLock(f"{self.path}.lock", timeout=120, mode=0o600), open(self.path, "a+b") as file:
+                line = to_lines([entry.to_dict()]).encode()
                 if file.seek(0, os.SEEK_END) and not _ends_a_line(file.fileno()):
-                    line = b"\n" + line  # somebody was killed in the middle of theirs
+                    line = b"\n" + line  # a writer was killed in the middle of its line
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise UserError(
                 f"the test ledger must be writable before test classes are opened; got {self.path} "
-                f"({error.strerror}). Make it so, or choose another --store."
+                f"({error.strerror or type(error).__name__}). Make it so, or choose another --store."
             ) from None
         return entry
 
     def entries(self, study: str | None = None) -> list[LedgerEntry]:
-        """Oldest first; with `study` only what was opened of it, or by a check of that name."""
-        return [one for one in self._lines() if study is None or study in (one.study, one.check)]
+        """Return all entries, oldest first; with `study` those of it, or of a check with that name."""
+        return [entry for entry in self._lines() if study is None or study in (entry.study, entry.check)]
+
+    def was_opened(self, data: str) -> bool:
+        """Return whether test classes of this data set were ever looked at from this store."""
+        return any(entry.data == data and entry.kind != "shown again" for entry in self._lines())
 
     def _lines(self) -> Iterator[LedgerEntry]:
-        if not self.path.is_file():
+        if not self.path.exists():
             return
-        for line in self.path.read_bytes().splitlines():
+        require_regular(self.path)
+        for number, line in enumerate(self.path.read_bytes().splitlines(), start=1):
             try:
-                found = json.loads(line)
-                yield LedgerEntry(**{key: _tuple(value) for key, value in found.items()})
-            except (ValueError, TypeError):  # half a line, of a writer that was killed
-                continue
+                yield LedgerEntry.from_dict(json.loads(line))
+            except (ValueError, TypeError, AttributeError):
+                if line.startswith(b"{") and not line.endswith(b"}"):
+                    continue  # half a line, of a writer that was killed
+                raise UserError(
+                    f"{self.path}:{number}: not an entry of the test ledger. Restore the file from a backup."
+                ) from None
 
 
-def lines(entries: Iterable[Mapping[str, Any]]) -> str:
-    """As the file has them, for whoever keeps some elsewhere too."""
+def to_lines(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Return the entries as the file has them, a line each."""
     return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
 
 
@@ -103,11 +118,7 @@ def _ends_a_line(descriptor: int) -> bool:
     return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _who() -> str:
+def _user() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # no such user: a container with a bare number
@@ -116,7 +127,6 @@ def _who() -> str:
 
 
 def _command() -> str:
-    program = (
-        Path(sys.argv[0]).parent.name if Path(sys.argv[0]).name == "__main__.py" else Path(sys.argv[0]).name
-    )
-    return shlex.join([program, *sys.argv[1:]]).strip() if sys.argv else ""
+    program = Path(sys.argv[0]) if sys.argv else Path()
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    return shlex.join([name, *sys.argv[1:]]).strip() if sys.argv else ""

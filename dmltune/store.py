@@ -1,22 +1,26 @@
-"""Where everything that lasts is kept: one folder, `./mlruns` unless the user says otherwise.
+"""The folder of all results, `./mlruns` unless the user names another.
 
-mlflow.db     runs and metrics (MLflow)          artifacts/    checkpoints and reports (MLflow)
-optuna.db     every study (Optuna)               searches/     what an interrupted search needs to go on
+mlflow.db     runs and metrics (MLflow)          artifacts/    models and reports (MLflow)
+optuna.db     every study (Optuna)               searches/     checkpoints of unfinished searches
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from dmltune.errors import UserError
+from filelock import FileLock
+
+from dmltune.errors import UserError, readable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_UNSAFE = re.compile(r"[%?#\x00-\x1f\x7f]")
+_SQLITE = b"SQLite format 3\x00"
 
 
 @dataclass(frozen=True)
@@ -27,17 +31,26 @@ class Store:
 
     @classmethod
     def at(cls, folder: str | os.PathLike[str] | None = None) -> Store:
-        """The store in `folder`, in $DMLTUNE_STORE, or in ./mlruns; the folder is made when it is missing."""
-        root = Path(folder or os.environ.get("DMLTUNE_STORE") or "mlruns").expanduser().absolute()
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        """Return the store in `folder`, $DMLTUNE_STORE or ./mlruns; a missing folder is made."""
+        named = str(folder or os.environ.get("DMLTUNE_STORE") or "mlruns")
+        if _UNSAFE.search(named):  # databases are addressed by URL
             raise UserError(
-                f"the store must be a folder that can be written; got {root} ({error.strerror}). "
+                f"the store's path must not contain %, ?, # or control characters; got {readable(named)}. "
+                "Choose another with --store."
+            )
+        try:
+            root = Path(named).expanduser().absolute()
+            root.mkdir(parents=True, exist_ok=True)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(
+                f"the store must be a folder that can be written; got {readable(named)} ({reason}). "
                 "Choose another with --store."
             ) from None
         if not os.access(root, os.W_OK):
-            raise UserError(f"the store must be writable; got {root}. Choose another with --store.")
+            raise UserError(
+                f"the store must be writable; got {readable(str(root))}. Choose another with --store."
+            )
         return cls(root)
 
     @property
@@ -58,30 +71,72 @@ class Store:
         return os.environ.get("DMLTUNE_OPTUNA_STORAGE") or f"sqlite:///{self.root / 'optuna.db'}"
 
     @property
+    def owns_studies(self) -> bool:
+        """True when studies go to this folder's own database."""
+        return not os.environ.get("DMLTUNE_OPTUNA_STORAGE")
+
+    @property
     def searches(self) -> Path:
         return self.root / "searches"
 
     @contextlib.contextmanager
-    def creating(self) -> Iterator[None]:
-        """One process at a time makes or migrates the databases; two at once would collide."""
-        with open(self.root / ".creating", "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    def creation_lock(self) -> Iterator[None]:
+        """Let one process at a time make or migrate the databases; two at once would collide."""
+        path = self.root / ".creating"
+        require_regular(path)
+        with FileLock(path, timeout=120, mode=0o600):
             yield
+
+    def require_database(self, name: str) -> None:
+        """Raise a UserError when the file `name` is there and is no readable and writable SQLite database."""
+        path = self.root / name
+        require_regular(path)
+        if not path.exists():
+            return
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise UserError(
+                f"{path} must be readable and writable. Change its mode, or choose another --store."
+            )
+        with path.open("rb") as file:
+            begin = file.read(len(_SQLITE))
+        if begin not in (b"", _SQLITE):
+            raise UserError(
+                f"{path} is damaged: it is no SQLite database. "
+                "Restore it from a backup, or choose another --store."
+            )
 
     def search_folder(self, name: str) -> Path:
         return self.searches / validated_name(name)
 
 
+def require_regular(path: Path) -> None:
+    """Raise a UserError when something other than a regular file stands at `path`."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} must be a regular file. Move what is there away, or choose another --store.")
+
+
 def validated_name(name: str) -> str:
-    """`name` when it can be a folder, a study and a run at the same time."""
+    """Return `name` when it can be a folder, a study and a run at the same time."""
     if not _NAME.fullmatch(name):
         raise UserError(
             "a name must be letters, digits, '.', '_' or '-', at most 100, and start with a letter or digit; "
-            f"got {name!r}"
+            f"got {readable(name)}"
         )
     return name
 
 
-def without_password(uri: str) -> str:
-    """The address with any password hidden, for logs and tables."""
-    return re.sub(r"(://[^:/@]+):[^@]*@", r"\1:***@", uri)
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def without_password(address: str) -> str:
+    """Return the address with user names, passwords and query values hidden, for logs and tables."""
+    try:
+        parts = urlsplit(address)
+        secret = parts.username is not None or parts.password is not None
+    except ValueError:
+        return re.sub(r"//.*", "//…", address)
+    if "@" in address and not secret:  # an unusual form: hide all before the last @
+        return re.sub(r"(^|://).*@", r"\1***@", address)
+    text = re.sub(r"(://)[^/?#]*@", r"\1***@", address)
+    return re.sub(r"([?&][^=&#]*=)[^&#]*", r"\1***", text)

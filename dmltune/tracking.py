@@ -1,31 +1,28 @@
-"""Runs in MLflow: an experiment per space, a parent run per search, a child per trial. No other file does.
+"""Runs in MLflow: an experiment per space, a parent run per search, a child per trial.
 
-Everything is written by the driver through `MlflowClient` with explicit run ids: no global active run,
-nothing to leak between trials. A run is found again by its tags (`dmltune.search`, `dmltune.number`), so
-writing twice is writing once.
+Only this file imports mlflow. Everything is written by the driver through `MlflowClient` with explicit run
+ids; there is no global active run. A run is identified by its tags (`tags.NAME`, `tags.NUMBER`), so writing twice is writing once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import math
 import os
-import shutil
-import socket
-import subprocess
+import re
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a user's data stays on the user's machines
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 
-import psutil
 from mlflow.artifacts import download_artifacts
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.entities import Run as Run
@@ -33,49 +30,61 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.tracking import MlflowClient
 
-from dmltune.errors import UserError
-from dmltune.store import Store, without_password
+from dmltune import tags
+from dmltune.errors import UserError, nearest, readable
+from dmltune.provenance import has_ended, this_process
+from dmltune.store import Store, is_name, without_password
+from dmltune.tracking_server import require_answer
 
-State = Literal["complete", "pruned", "failed", "interrupted"]
 _STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
 MODEL = "model"
 
 
 class Tracker:
-    """What dmltune says to MLflow about one store."""
+    """The runs of one store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        _quiet_migrations()
+        for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent"):
+            logging.getLogger(name).setLevel(logging.ERROR)
 
     @cached_property
     def client(self) -> MlflowClient:
+        """Connect, and create or migrate the database. A store that does not answer is a UserError."""
+        uri = self._store.tracking_uri
+        if self._store.owns_tracking:
+            self._store.require_database("mlflow.db")
+        else:
+            require_answer(uri)
         try:
-            with self._store.creating():
-                client = MlflowClient(tracking_uri=self._store.tracking_uri)
-                client.search_experiments(max_results=1)  # creates and migrates the database
+            with self._store.creation_lock():
+                client = MlflowClient(tracking_uri=uri)
+                client.search_experiments(max_results=1)
+        except UserError:
+            raise
         except Exception as error:
             raise UserError(
-                f"the tracking store does not answer: {without_password(self._store.tracking_uri)} "
-                f"({type(error).__name__}). Check MLFLOW_TRACKING_URI or --store."
+                f"the tracking store does not answer: {without_password(uri)} ({type(error).__name__}). "
+                "Check MLFLOW_TRACKING_URI or --store."
             ) from None
         return client
 
     # ---- experiments and runs
 
     def experiment(self, space: str) -> str:
-        """The id of the MLflow experiment of this space."""
-        found = self.client.get_experiment_by_name(space)
-        if found is not None:
-            return str(found.experiment_id)
+        """Return the id of the MLflow experiment of this space; a missing one is made."""
+        existing = self.client.get_experiment_by_name(space)
+        if existing is not None:
+            return str(existing.experiment_id)
         location = (self._store.artifacts / space).as_uri() if self._store.owns_tracking else None
         try:
             return self.client.create_experiment(space, artifact_location=location)
-        except MlflowException:  # somebody made it at the same time
-            again = self.client.get_experiment_by_name(space)
-            if again is None:
+        except MlflowException:  # another process made it at the same time
+            existing = self.client.get_experiment_by_name(space)
+            if existing is None:
                 raise
-            return str(again.experiment_id)
+            return str(existing.experiment_id)
 
     def open_run(
         self,
@@ -86,26 +95,26 @@ class Tracker:
         tags: Mapping[str, Any],
         parent: str | None = None,
     ) -> str:
-        """The run that carries the tags `key`: opened again when it is there, made when it is not. Returns
-        its id.
-        """
-        tags = {**tags, **key, "dmltune.driver": this_process()}
-        runs = self.client.search_runs([experiment_id], _where(key), max_results=1)
+        """Return the id of the run with the tags `key`; an existing one is continued, a missing one made."""
+        runs = self.client.search_runs([experiment_id], _with_tags(key), max_results=1)
         if runs:
             run_id = str(runs[0].info.run_id)
             self.client.update_run(run_id, status="RUNNING")
         else:
-            if parent:
-                tags["mlflow.parentRunId"] = parent
-            run_id = str(self.client.create_run(experiment_id, run_name=name, tags={}).info.run_id)
+            link = {_PARENT_RUN: parent} if parent else {}
+            # with its key from the start: a kill leaves no run that cannot be identified
+            run_id = str(
+                self.client.create_run(experiment_id, run_name=name, tags={**link, **key}).info.run_id
+            )
         self.client.log_batch(
             run_id,
             params=[] if runs else [Param(k, str(v)[:6000]) for k, v in params.items()],
-            tags=[RunTag(k, str(v)[:5000]) for k, v in tags.items()],
+            tags=_run_tags({**tags, **key, _DRIVER: this_process()}),
         )
         return run_id
 
     def log(self, run_id: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Log the finite ones of `metrics` at `step`."""
         now = int(time.time() * 1000)
         finite = {k: float(v) for k, v in metrics.items() if math.isfinite(v)}
         self.client.log_batch(run_id, metrics=[Metric(k, v, now, step) for k, v in finite.items()])
@@ -113,70 +122,99 @@ class Tracker:
     def logged_steps(self, run_id: str, metric: str) -> set[int]:
         return {int(point.step) for point in self.client.get_metric_history(run_id, metric)}
 
-    def tag(self, run_id: str, tags: Mapping[str, Any]) -> None:
-        self.client.log_batch(run_id, tags=[RunTag(k, str(v)[:5000]) for k, v in tags.items()])
+    def tag(self, run_id: str, values: Mapping[str, Any]) -> None:
+        self.client.log_batch(run_id, tags=_run_tags(values))
 
-    def close_run(self, run_id: str, state: State, reason: str = "") -> None:
-        """End the run; why it failed or was stopped is visible as the tags `dmltune.state` and
-        `dmltune.reason`.
-        """
-        self.tag(run_id, {"dmltune.state": state, "dmltune.reason": reason})
+    def close_run(self, run_id: str, state: tags.State, reason: str = "") -> None:
+        """End the run; its state and why it failed or was stopped become tags."""
+        self.tag(run_id, {tags.STATE: state, tags.REASON: reason})
         self.client.set_terminated(run_id, status=_STATUS[state])
 
     def close_stale(self) -> int:
-        """End the runs that a killed driver on this machine left RUNNING; returns how many."""
+        """End the runs that a killed driver on this machine left RUNNING; return how many."""
         closed = 0
-        for run in self.runs("attributes.status = 'RUNNING' and tags.`dmltune.driver` LIKE '%'"):
-            if _is_dead(run.data.tags.get("dmltune.driver", "")):
+        for run in self.runs(f"attributes.status = 'RUNNING' and tags.`{tags.DRIVER}` LIKE '%'"):
+            if has_ended(run.data.tags.get(tags.DRIVER, "")):
                 self.close_run(run.info.run_id, "interrupted", "the driver was killed")
                 closed += 1
         return closed
 
     def find(self, name_or_run: str) -> Run | None:
-        """A run by its id, or the parent run of the search or training with this name."""
-        try:
-            return self.client.get_run(name_or_run)
-        except MlflowException:
-            experiments = [e.experiment_id for e in self.client.search_experiments()]
-            key = {"dmltune.search": name_or_run, "dmltune.number": "parent"}
-            runs = self.client.search_runs(experiments, _where(key), max_results=1)
-            return runs[0] if runs else None
+        """Return the run with this id, or the parent run of the search or training with this name."""
+        if _RUN_ID.fullmatch(name_or_run):
+            with contextlib.suppress(MlflowException):
+                return self.active_run(name_or_run)
+        if not is_name(name_or_run):
+            return None
+        key = {tags.NAME: name_or_run, tags.NUMBER: tags.PARENT}
+        experiments = [e.experiment_id for e in self.client.search_experiments()]
+        runs = self.client.search_runs(experiments, _with_tags(key), max_results=1)
+        return runs[0] if runs else None
+
+    def active_run(self, run_id: str) -> Run:
+        """Return the run; a deleted or missing one is an MlflowException."""
+        run = self.client.get_run(run_id)
+        if run.info.lifecycle_stage != "active":
+            raise MlflowException(f"run {run_id} was deleted")
+        return run
 
     def names(self) -> list[str]:
-        """The names of all searches and trainings."""
-        return sorted(
-            {run.data.tags["dmltune.search"] for run in self.runs("tags.`dmltune.number` = 'parent'")}
-        )
+        """Return the names of all searches, trainings and checks."""
+        parents = self.runs(f"tags.`{tags.NUMBER}` = '{tags.PARENT}'")
+        return sorted({run.data.tags[tags.NAME] for run in parents if tags.NAME in run.data.tags})
+
+    def unknown(self, what: str, name: str, more: Iterable[str] = ()) -> UserError:
+        """Return the error for a name that no `what` of this store has."""
+        names = self.names()
+        hint = nearest(name, [*names, *more])
+        listed = f"; there are {', '.join(names[:20])}" if names and not hint else ""
+        return UserError(f"no {what} {readable(name)} in this store{hint or listed}")
 
     def runs(self, where: str) -> list[Run]:
-        """The runs of all experiments for which this filter of MLflow's is true."""
+        """Return the runs of all experiments that satisfy this filter of MLflow's."""
         return list(self._pages([e.experiment_id for e in self.client.search_experiments()], where))
 
     def children(self, parent: Run) -> list[Run]:
-        where = f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"
+        where = f"tags.`{tags.PARENT_RUN}` = '{parent.info.run_id}'"
         return list(self._pages([parent.info.experiment_id], where))
 
     # ---- files
 
     def log_model(self, run_id: str, folder: Path) -> None:
-        """The files of a trained embedder (safetensors and JSON, nothing pickled) as the artifact `model`."""
+        """Log the files of a trained embedder (safetensors and JSON, no pickle) as the artifact `model`."""
         self.client.log_artifacts(run_id, str(folder), MODEL)
-        self.tag(run_id, {"dmltune.model": "yes"})
+        self.tag(run_id, {tags.MODEL: tags.STORED})
 
     def drop_model(self, run_id: str) -> None:
-        """Other trials did better: their checkpoints are kept, this one is not."""
+        """Delete the model of a trial that better ones have overtaken."""
         uri = self.client.get_run(run_id).info.artifact_uri
         repository: Any = get_artifact_repository(uri, tracking_uri=self._store.tracking_uri)
         repository.delete_artifacts(MODEL)
-        self.tag(run_id, {"dmltune.model": "dropped: others did better"})
+        self.tag(run_id, {tags.MODEL: "dropped: others did better"})
 
-    def model_folder(self, run_id: str) -> Path | None:
-        """A local folder with the model of this run; None when it has none."""
-        if self.client.get_run(run_id).data.tags.get("dmltune.model") != "yes":
-            return None
-        return Path(
-            download_artifacts(run_id=run_id, artifact_path=MODEL, tracking_uri=self._store.tracking_uri)
-        )
+    def has_model(self, run_id: str) -> bool:
+        return bool(self.client.get_run(run_id).data.tags.get(tags.MODEL) == tags.STORED)
+
+    @contextlib.contextmanager
+    def model_folder(self, run_id: str) -> Iterator[Path | None]:
+        """Yield a temporary folder with the model of this run; None when it has none."""
+        if not self.has_model(run_id):
+            yield None
+            return
+        with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+            try:
+                folder = download_artifacts(
+                    run_id=run_id,
+                    artifact_path=MODEL,
+                    dst_path=scratch,
+                    tracking_uri=self._store.tracking_uri,
+                )
+            except (MlflowException, OSError) as error:
+                raise UserError(
+                    f"the model of run {run_id} cannot be read ({type(error).__name__}): its artifacts are not "
+                    "where the store says. Put the store back to its place, or train the model again."
+                ) from None
+            yield Path(folder)
 
     def log_file(self, run_id: str, path: Path, folder: str | None = None) -> None:
         self.client.log_artifact(run_id, str(path), folder)
@@ -187,8 +225,22 @@ class Tracker:
     def log_text(self, run_id: str, name: str, text: str) -> None:
         with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
             path = Path(scratch) / name
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             self.client.log_artifact(run_id, str(path))
+
+    def read_json(self, run_id: str, name: str) -> Any:
+        """Return the JSON artifact `name` of a run; None when it has none. A damaged one is a UserError."""
+        try:
+            if name not in {file.path for file in self.client.list_artifacts(run_id)}:
+                return None
+            with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+                text = Path(self.client.download_artifacts(run_id, name, scratch)).read_text(encoding="utf-8")
+            return json.loads(text)
+        except (MlflowException, OSError, ValueError) as error:
+            raise UserError(
+                f"{name} of run {run_id} cannot be read ({type(error).__name__}). Restore the store from a "
+                "backup, or run the same command under another --name."
+            ) from None
 
     def _pages(self, experiments: list[str], where: str) -> Iterable[Run]:
         token = None
@@ -200,48 +252,16 @@ class Tracker:
                 return
 
 
-def this_process() -> str:
-    """host:pid:start, which names a process even after its pid was given to another."""
-    me = psutil.Process()
-    return f"{socket.gethostname()}:{me.pid}:{int(me.create_time())}"
+_PARENT_RUN, _DRIVER = tags.PARENT_RUN, tags.DRIVER  # `tags` is an argument's name in open_run
 
 
-def about_versions() -> dict[str, str]:
-    """Tags that say what code made a run."""
-    versions = {
-        f"version.{name}": metadata.version(name) for name in ("dmltune", "torch", "ray", "optuna", "mlflow")
-    }
-    commit = _git_commit()
-    return versions | ({"git.commit": commit} if commit else {})
+def _run_tags(values: Mapping[str, Any]) -> list[RunTag]:
+    return [RunTag(key, str(value)[:5000]) for key, value in values.items()]
 
 
-def _git_commit() -> str | None:
-    git = shutil.which("git")
-    if git is None:
-        return None
-    where = Path(__file__).parent
-    asked = [git, "-C", str(where), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
-    return answer.stdout.strip() or None
-
-
-def _is_dead(driver: str) -> bool:
-    host, _, rest = driver.partition(":")
-    pid, _, started = rest.partition(":")
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    try:
-        return int(psutil.Process(int(pid)).create_time()) != int(started)
-    except (psutil.NoSuchProcess, ValueError):
-        return True
-
-
-def _where(tags: Mapping[str, str]) -> str:
-    return " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
-
-
-def _quiet_migrations() -> None:
-    import logging
-
-    for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+def _with_tags(values: Mapping[str, str]) -> str:
+    """Return a filter of MLflow's. Its language has no escape for quotes, so values must be plain names."""
+    for value in values.values():
+        if not is_name(value):
+            raise UserError(f"a name must be letters, digits, '.', '_' or '-'; got {readable(value)}")
+    return " and ".join(f"tags.`{key}` = '{value}'" for key, value in values.items())

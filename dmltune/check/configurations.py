@@ -12,7 +12,7 @@ from dmltune.check.finished_search import FinishedSearch
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
-from dmltune.experiment.files.document import read_value
+from dmltune.experiment.overrides import parse_overrides
 from dmltune.store import validated_name
 
 WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
@@ -80,15 +80,7 @@ def merged(configurations: Iterable[Configuration]) -> list[Configuration]:
 
 def changed(configurations: Iterable[Configuration], overrides: Sequence[str]) -> list[Configuration]:
     """All with `key=value` laid over them. What the search varied is not to be changed for all alike."""
-    values: dict[str, Any] = {}
-    for text in overrides:
-        key, equals, raw = text.partition("=")
-        if not equals or not key.strip():
-            raise UserError(f"override '{text}': an override is key=value, such as max_steps=300.")
-        try:
-            values[key.strip()] = read_value(raw)
-        except ValueError as error:
-            raise UserError(f"override '{text}': {error}") from None
+    values = parse_overrides(overrides)
     listed = list(configurations)
     for key in values:
         if key in ("fold", "seed", "objective.protocol") or key.split(".")[0] in ("search", "baseline"):

@@ -19,7 +19,7 @@ from dmltune.check.finished_search import FinishedSearch
 from dmltune.check.plan import CheckPlan, PlannedModel
 from dmltune.core import confusions
 from dmltune.data.images import ImageSet
-from dmltune.train.measurement import read
+from dmltune.train.measurement import read_measurement
 from dmltune.train.run_series import RunSeries
 
 METRIC = "map_at_r"
@@ -44,7 +44,9 @@ class Model:
         kept = series.result(member.name)
         if kept is None:
             return None
-        found, about = read(series.member_folder(member.name), "average_precision", "nearest", "matched")
+        found, about = read_measurement(
+            series.member_folder(member.name), "average_precision", "nearest", "matched"
+        )
         precision_Q = found["average_precision"].double().masked_fill(~found["matched"], torch.nan)
         return cls(member, kept, about, precision_Q, found["nearest"], found["matched"])
 
@@ -145,7 +147,9 @@ def _ensemble(
 ) -> dict[str, Any]:
     by_fold: list[list[Tensor]] = [[] for _ in range(plan.folds)]
     for model in sorted(models, key=lambda model: model.member.seed):
-        by_fold[model.member.fold].append(read(series.member_folder(model.member.name), "emb")[0]["emb"])
+        by_fold[model.member.fold].append(
+            read_measurement(series.member_folder(model.member.name), "emb")[0]["emb"]
+        )
     return ensemble(by_fold, images, LEVEL)
 
 

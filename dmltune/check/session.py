@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from dmltune import tags
 from dmltune.check.artifacts import DOCUMENT, PAGE, finished, log_figures, show_again, write, write_openings
 from dmltune.check.configurations import Configuration, check_keys
 from dmltune.check.finished_search import FinishedSearch
@@ -23,17 +24,20 @@ from dmltune.check.plan import CheckPlan, PlannedModel, planned, protocol_for
 from dmltune.check.progress import CheckProgress
 from dmltune.errors import UserError
 from dmltune.ledger import Kind, Ledger, LedgerEntry
+from dmltune.provenance import version_tags
+from dmltune.resources import Locations, Resources
+from dmltune.runs import TrackedRun
 from dmltune.store import Store, validated_name
-from dmltune.tracking import Tracker, about_versions
-from dmltune.train.build import validate_experiment as check_experiment
+from dmltune.tracking import Tracker
+from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
 from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.run_series import RunSeries
-from dmltune.train.test_access import Opened, open_test
+from dmltune.train.test_access import OpenedTest, open_test
 from dmltune.train.worker_pool import worker_pool
 
 INTERRUPTED = "the same command continues"
-ROLE = "check"
+ROLE: tags.Role = "check"
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def check_configurations(
     where it stopped; more repeats, folds or configurations under it only add. `study` is what the test ledger
     calls the openings, `why` their reason; `extra` goes into the document.
     """
-    store, study = store or Store.at(), study or name
+    locations = Locations(store or Store.at(), data_root)
+    store, study = locations.store, study or name
     check_keys(configurations, baseline)
     folder = store.search_folder(validated_name(name))
     before = CheckPlan.read(folder)
@@ -101,12 +106,12 @@ def check_configurations(
         return CheckResult(document, folder, nothing_new=True)
     for one in plan.configurations:
         trained = next(m for m in plan.members() if m.key == one.key)
-        fingerprint = check_experiment(trained.experiment, data_root, workers)
+        fingerprint = validate_experiment(trained.experiment, locations, workers)
     with claim_name(store, name, plan.first(), fingerprint):
         plan.write(folder)
-        layout = {"workers": workers, "concurrent": concurrent, "address": address}
-        session = _Session(name, study, why, kind, plan, store, data_root, search, say)
-        return session.run(space_name, fingerprint, layout, extra or {})
+        resources = Resources(workers, concurrent, address)
+        session = _Session(name, study, why, kind, plan, locations, search, say)
+        return session.run(space_name, fingerprint, resources, extra or {})
 
 
 @dataclass(frozen=True)
@@ -116,33 +121,31 @@ class _Session:
     why: str
     kind: Kind
     plan: CheckPlan
-    store: Store
-    data_root: Path | None
+    locations: Locations
     search: FinishedSearch | None
     say: Callable[[str], None]
 
     def run(
-        self, space_name: str, fingerprint: str, layout: dict[str, Any], extra: Mapping[str, Any]
+        self, space_name: str, fingerprint: str, resources: Resources, extra: Mapping[str, Any]
     ) -> CheckResult:
-        folder, ledger = self.store.search_folder(self.name), Ledger(self.store)
+        folder, ledger = self.locations.store.search_folder(self.name), Ledger(self.locations.store)
         seen = _seen_before(ledger.entries(self.study), self.name, (folder / DOCUMENT).is_file())
-        series = RunSeries(self.store, self.name, space_name, self.plan.first(), fingerprint, ROLE)
-        series.tracker.tag(series.parent, {"dmltune.checked": self.study})
+        series = RunSeries(self.locations, self.name, space_name, self.plan.first(), fingerprint, ROLE)
+        series.parent.tag({tags.CHECKED: self.study})
         try:
             opened = open_test(
                 self.plan.first(),
-                self.data_root,
-                self.store,
+                self.locations,
                 kind=self.kind,
                 study=self.study,
                 why=self.why or f"check {self.name}",
                 check=self.name,
                 configurations=[one.digest for one in self.plan.configurations],
-                run_ids=[series.parent],
+                run_ids=[series.parent.run_id],
             )
             openings = [entry.to_dict() for entry in ledger.entries(self.study)]
-            write_openings(openings, folder, series.tracker, series.parent)
-            failed, stopped = self._train(series, opened, layout)
+            write_openings(openings, folder, series.tracker, series.parent.run_id)
+            failed, stopped = self._train(series, opened, resources)
             document = self._about(space_name, opened, failed, stopped)
             document |= {"openings": openings, "again": seen, **extra}
             if not stopped:
@@ -153,8 +156,8 @@ class _Session:
                 finally:
                     torch.set_num_threads(threads)
                 document = plain(document | found)
-                log_figures(document, series.tracker, series.parent)
-                write(document, folder, series.tracker, series.parent)
+                log_figures(document, series.tracker, series.parent.run_id)
+                write(document, folder, series.tracker, series.parent.run_id)
         except BaseException as error:
             series.close("interrupted", f"{type(error).__name__}: {error}".splitlines()[0])
             raise
@@ -162,7 +165,7 @@ class _Session:
         return CheckResult(document, folder, stopped)
 
     def _train(
-        self, series: RunSeries, opened: Opened, layout: dict[str, Any]
+        self, series: RunSeries, opened: OpenedTest, resources: Resources
     ) -> tuple[dict[str, str], bool]:
         """(member → why it failed, whether it was stopped before its end)."""
         members = {one.name: one for one in self.plan.members()}
@@ -174,25 +177,25 @@ class _Session:
         metric = self.plan.first().objective.metric
         steps = {name: one.experiment.max_steps for name, one in left.items()}
         pace = CheckProgress(steps, len(members) - len(left), metric, self.say)
-        with worker_pool(**layout, say=self.say) as team:
+        with worker_pool(resources, self.say) as pool:
             experiments = {name: one.experiment for name, one in left.items()}
-            for name, run_id, report in series.train(team, experiments, self.data_root, opened.entry.id):
+            for name, run, report in series.train(pool, experiments, opened.entry):
                 if report.failure:
                     failed[name] = report.failure
                 elif report.finished:
-                    _keep(series, left[name], run_id, report.best_score, report.best_step)
+                    _store(series, left[name], run, report.best_score, report.best_step)
                 pace.heard(name, report)
         return failed, any(series.result(name) is None and name not in failed for name in left)
 
     def _about(
         self,
         space_name: str,
-        opened: Opened,
+        opened: OpenedTest,
         failed: dict[str, str],
         stopped: bool,
     ) -> dict[str, Any]:
         """The parts of the document that do not come from the models."""
-        versions = about_versions()
+        versions = version_tags()
         return {
             "name": self.name,
             "search": self.search.name if self.search else "",
@@ -215,18 +218,17 @@ class _Session:
         }
 
 
-def _keep(series: RunSeries, member: PlannedModel, run_id: str, score: float | None, step: int) -> None:
+def _store(series: RunSeries, member: PlannedModel, run: TrackedRun, score: float | None, step: int) -> None:
     if score is None:
         raise UserError(f"{member.name} was never validated; validate_every must not exceed max_steps")
-    about = {"dmltune.configuration": member.key, "dmltune.fold": member.fold}
-    series.tracker.tag(run_id, about)
-    series.keep(member.name, {"run_id": run_id, "step": step, "validation": score})
+    run.tag({tags.CONFIGURATION: member.key, tags.FOLD: member.fold})
+    series.store_result(member.name, {"run_id": run.run_id, "step": step, "validation": score})
 
 
 def _check_name(store: Store, name: str) -> None:
     """A search keeps its own folder and runs."""
     run = Tracker(store).find(name)
-    role = run.data.tags.get("dmltune.role", "run") if run else ROLE
+    role = run.data.tags.get(tags.ROLE, "run") if run else ROLE
     if role != ROLE:
         raise UserError(f"'{name}' is the name of a {role}; choose another --name for the check.")
 

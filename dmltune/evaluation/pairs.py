@@ -53,7 +53,7 @@ class PairList:
         return document
 
 
-def logged(verified: dict[str, Any]) -> dict[str, float]:
+def as_metrics(verified: dict[str, Any]) -> dict[str, float]:
     """`pairs_accuracy`, `pairs_tar_at_far_0.001`."""
     rates = {f"pairs_tar_at_far_{far}": rate for far, rate in verified["tar_at_far"].items()}
     return rates | ({"pairs_accuracy": verified["accuracy"]} if "accuracy" in verified else {})

@@ -25,7 +25,8 @@ from dmltune.reproduce.synthetic import (
     study,
 )
 from dmltune.store import Store, validated_name
-from dmltune.tracking import Tracker, about_versions
+from dmltune.provenance import version_tags
+from dmltune.tracking import Tracker
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def run_synthetic(
         name,
         key={"dmltune.search": name, "dmltune.number": "parent"},
         params=settings,
-        tags={**about_versions(), "dmltune.role": "reproduction", "dmltune.state": "running"},
+        tags={**version_tags(), "dmltune.role": "reproduction", "dmltune.state": "running"},
     )
     outcomes: list[SyntheticResult] = []
     threads = torch.get_num_threads()

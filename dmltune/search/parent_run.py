@@ -12,7 +12,8 @@ from dmltune.experiment import Experiment
 from dmltune.report.search_figure import draw
 from dmltune.search.records import TrialRecords
 from dmltune.search.state import SearchResult
-from dmltune.tracking import Tracker, about_versions
+from dmltune.provenance import version_tags
+from dmltune.tracking import Tracker
 
 
 def about(experiment: Experiment, fingerprint: str) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def about(experiment: Experiment, fingerprint: str) -> dict[str, Any]:
         "dmltune.seed": experiment.seed,
         "dmltune.data": f"{experiment.data.name}:{fingerprint}",
         "dmltune.protocol": experiment.objective.protocol,
-        **about_versions(),
+        **version_tags(),
     }
 
 

@@ -58,7 +58,7 @@ class TrialRecords:
         self._experiment_id = tracker.client.get_run(parent_run).info.experiment_id
         self._folder = store.search_folder(board.name)
         self._watch = watch
-        with store.creating():
+        with store.creation_lock():
             self._storage = RDBStorage(
                 store.optuna_url, engine_kwargs={"connect_args": _patience(store.optuna_url)}
             )

@@ -1,6 +1,4 @@
-"""`dmltune.train`: one experiment, here and now. The same loop, folder and checkpoints as a trial of a
-search.
-"""
+"""`dmltune.train`: one experiment, with the loop, folder and checkpoints that a trial of a search has."""
 
 from __future__ import annotations
 
@@ -10,13 +8,15 @@ from pathlib import Path
 
 import torch
 
-from dmltune.errors import UserError
 from dmltune.experiment import Experiment
+from dmltune.resources import Locations, Resources
+from dmltune.runs import TrackedRun, provenance
 from dmltune.store import Store, validated_name
+from dmltune.tracking import Tracker
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
 from dmltune.train.orders import Order, TrialReport
-from dmltune.train.ray_session import plan, ray_session, threads_of, usable_cores
+from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.trial import run_trial
 
 
@@ -24,67 +24,86 @@ def train(
     experiment: Experiment,
     *,
     name: str | None = None,
+    space_name: str | None = None,
     workers: int = 1,
     threads: int | None = None,
     store: Store | None = None,
     data_root: Path | None = None,
     address: str | None = None,
 ) -> Iterator[TrialReport]:
-    """Yields a report per validation. The reference point is trained when the experiment has a space.
+    """Yield a report per validation. The reference point is trained when the experiment has a space.
 
-    The same `name` goes on where it stopped. One worker trains in this process, more of them in Ray Train.
+    The training is one run in MLflow (experiment `space_name`, default: the data set's name), which
+    `dmltune.evaluate` finds by `name`. The same `name` continues where it stopped. One worker trains in this
+    process, several train in Ray Train.
     """
-    if workers < 1:
-        raise UserError(f"--workers must be at least 1; got {workers}")
+    resources = Resources(workers, 1, address)
+    locations = Locations(store or Store.at(), data_root)
     name = validated_name(name or f"train-{time.strftime('%Y%m%d-%H%M%S')}")
-    store = store or Store.at()
-    fingerprint = validate_experiment(experiment, data_root, workers)
-    with claim_name(store, name, experiment, fingerprint):
-        order = Order(
-            id=name,
-            experiment=experiment.reference_experiment().to_dict(),
-            folder=str(training_folder(store, name)),
-            data_root=str(Path(data_root).absolute()) if data_root else None,
-            threads=threads or threads_of(usable_cores()),
+    fingerprint = validate_experiment(experiment, locations, workers)
+    trained = experiment.reference_experiment()
+    with claim_name(locations.store, name, experiment, fingerprint):
+        folder = training_folder(locations.store, name)
+        order = Order.of(name, trained, folder, locations, threads or threads_of(usable_cores()))
+        reports = _here(order) if workers == 1 else _in_workers(order, resources)
+        yield from _tracked(
+            reports, trained, fingerprint, name, space_name or experiment.data.name, locations
         )
-        if workers == 1:
-            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            before = torch.get_num_threads()
-            torch.set_num_threads(order.threads)
-            try:
-                yield from run_trial(order, device)
-            finally:
-                torch.set_num_threads(before)
-        else:
-            yield from _in_workers(order, workers, address)
 
 
 def training_folder(store: Store, name: str) -> Path:
-    """Where the checkpoints of a training are."""
+    """Return the folder of a training's checkpoints."""
     return store.search_folder(name) / "trials" / "0000"
 
 
-def _in_workers(order: Order, workers: int, address: str | None) -> Iterator[TrialReport]:
-    with ray_session(address) as session:
-        import ray
+def _here(order: Order) -> Iterator[TrialReport]:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    before = torch.get_num_threads()
+    torch.set_num_threads(order.threads)
+    try:
+        yield from run_trial(order, device)
+    finally:
+        torch.set_num_threads(before)
 
-        from dmltune.train.slots import running_slots
 
-        layout = plan(session, workers, 1)
-        order = Order(**vars(order) | {"threads": layout.threads})
-        with running_slots(session, layout, "slot") as slots:
-            ray.get(slots.broker.post.remote(order))
-            number = -1
-            while True:
-                waiting = slots.broker.next_report.remote(order.id, number)
-                while not ray.wait([waiting], timeout=1.0)[0]:
-                    if (failure := slots.failure()) is not None:
-                        raise failure
-                report = ray.get(waiting)
-                if report is None:  # the broker was restarted
-                    ray.get(slots.broker.post.remote(order))
-                    continue
-                number = report.number
-                yield report
-                if report.finished:
-                    return
+def _in_workers(order: Order, resources: Resources) -> Iterator[TrialReport]:
+    from dmltune.train.worker_pool import worker_pool
+
+    with worker_pool(resources) as pool:
+        for _, report in pool.train([order]):
+            yield report
+
+
+def _tracked(
+    reports: Iterator[TrialReport],
+    experiment: Experiment,
+    fingerprint: str,
+    name: str,
+    space_name: str,
+    locations: Locations,
+) -> Iterator[TrialReport]:
+    """Yield the same reports, each logged. The run is opened with the first one, so a refusal leaves none."""
+    run: TrackedRun | None = None
+    finished = False
+    try:
+        for report in reports:
+            if run is None:
+                tracker = Tracker(locations.store)
+                tracker.close_stale()
+                run = TrackedRun.open(
+                    tracker,
+                    tracker.experiment(space_name),
+                    name,
+                    role="training",
+                    metric=experiment.objective.metric,
+                    params=experiment.settings(),
+                    about=provenance(experiment, fingerprint),
+                )
+            run.log(report)
+            if report.finished:
+                run.finish(report, training_folder(locations.store, name) / "best")
+                finished = True
+            yield report
+    finally:
+        if run is not None and not finished:
+            run.interrupt()

@@ -1,20 +1,19 @@
-"""The post office between trials and slots.
+"""The broker hands the orders of trials to worker groups, and their reports back.
 
-A trial posts an `Order` and asks for its reports one by one; a slot (one warm group of training workers)
-takes an order, reports every validation and waits until the trial asks for the next. Nothing here computes;
-everything may be repeated:
+A trial asks for the reports of its order one by one. A worker group takes an order, reports every
+validation and waits until the trial asks for the next. Nothing here computes. Every call may be repeated:
 
-    trial                     broker                    slot, rank 0
-    post(order)        ──▶    queue          ◀──        next_order(slot)
-    next_report(k)     ◀──    reports[k+1]   ◀──        report(slot, id, report)
-                                             ──▶        verdict(slot, id, k): "go" when k+1 is asked for
-    close(id)          ──▶    closed         ──▶        verdict: "abandon"; wait_closed(id) ends
+    trial                          broker                 worker group, rank 0
+    next_report(order, k)    ──▶   queue          ◀──     next_order(group)
+                             ◀──   reports[k+1]   ◀──     report(group, id, report)
+                                                  ──▶     verdict(group, id, k): "go" when k+1 is asked for
+    pause(id)                ──▶   paused         ──▶     verdict: "leave"; the checkpoint stays
+    close(id)                ──▶   closed         ──▶     verdict: "leave"; wait_left(id) ends
 
-When a group dies its slot registers again and gets its current order again; a slot that is given up leaves it
-to the others. An order whose workers die `max_attempts` times, or that raised an error on some rank, becomes
-a failed report. When the broker itself dies Ray starts an empty one: trials then post again (`next_report`
-answers None) and slots abandon what the new broker did not give them; the checkpoints on disk carry the work
-over.
+The order travels with every question, so asking for a report posts an order that is new, paused, or lost
+because Ray restarted the broker. A restarted group registers again and gets its current order again; a group
+that is given up leaves its order to the others. An order whose workers die `max_attempts` times, or that
+raised an error on some rank, becomes a failed report.
 """
 
 from __future__ import annotations
@@ -26,24 +25,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dmltune.train.orders import Order, TrialReport, failed
+from dmltune.train.orders import Order, TrialReport
 
 MAX_ATTEMPTS = 3
-Verdict = Literal["go", "abandon", "wait"]
+Verdict = Literal["go", "leave", "wait"]
 
 
 @dataclass
-class _State:
+class _OrderState:
     order: Order
     reports: list[TrialReport] = field(default_factory=list)
-    wanted: int = -1  # the trial asks for the report after this one; it wants the training to go on
+    wanted: int = -1  # the trial asks for the report after this one: training may go on
+    paused: bool = False
     closed: bool = False
     attempts: int = 0
     crash: TrialReport | None = None
 
     @property
-    def done(self) -> bool:
+    def finished(self) -> bool:
         return self.closed or bool(self.reports and self.reports[-1].finished)
+
+    @property
+    def left(self) -> bool:
+        """Whether no group should work on it."""
+        return self.paused or self.finished
 
 
 class Broker:
@@ -51,32 +56,35 @@ class Broker:
 
     def __init__(self, max_attempts: int = MAX_ATTEMPTS) -> None:
         self._max_attempts = max_attempts
-        self._orders: dict[str, _State] = {}
+        self._orders: dict[str, _OrderState] = {}
         self._queue: deque[str] = deque()
-        self._working: dict[str, str] = {}  # slot → order
+        self._working: dict[str, str] = {}  # group → order
         self._stopping = False
         self._changed = asyncio.Condition()
 
     # ---- for trials
 
-    async def post(self, order: Order) -> None:
+    async def next_report(self, order: Order, after: int) -> TrialReport:
+        """Wait for the first report with a number above `after`. A new or paused order is queued first."""
         async with self._changed:
-            if order.id not in self._orders:
-                self._orders[order.id] = _State(order)
-                self._queue.append(order.id)
-                self._changed.notify_all()
-
-    async def next_report(self, order_id: str, after: int) -> TrialReport | None:
-        """The first report with a number above `after`; None when the order is not known (post it again)."""
-        async with self._changed:
-            state = self._orders.get(order_id)
-            if state is None:
-                return None
+            state = self._orders.setdefault(order.id, _OrderState(order))
             state.wanted = max(state.wanted, after)
+            state.paused = False
+            if not state.finished and order.id not in self._working.values() and order.id not in self._queue:
+                self._queue.append(order.id)
             self._changed.notify_all()
             await self._changed.wait_for(lambda: state.closed or any(r.number > after for r in state.reports))
             later = [r for r in state.reports if r.number > after]
-            return later[0] if later else failed("closed before it finished")
+            return later[0] if later else TrialReport.failed("closed before it finished")
+
+    async def pause(self, order_id: str) -> None:
+        """Let the group leave this order at once. Its checkpoint stays; asking for a report continues it."""
+        async with self._changed:
+            state = self._orders.get(order_id)
+            if state is not None and not state.finished:
+                state.paused = True
+                self._unqueue(order_id)
+            self._changed.notify_all()
 
     async def close(self, order_id: str) -> None:
         """The trial wants no more of this order: stopped early, finished, or given up."""
@@ -87,94 +95,90 @@ class Broker:
                     self._forget(order_id)
             self._changed.notify_all()
 
-    # ---- for slots
+    # ---- for worker groups
 
-    async def register(self, slot: str) -> None:
+    async def register(self, group: str) -> None:
         """A (re)started group. What it was working on when it died is attempted again, or has failed."""
         async with self._changed:
-            state = self._orders.get(self._working.get(slot, ""))
-            if state is None or state.done:
+            state = self._orders.get(self._working.get(group, ""))
+            if state is None or state.finished:
                 return
             state.attempts += 1
             if state.crash:
                 state.reports.append(state.crash)
             elif state.attempts >= self._max_attempts:
-                state.reports.append(failed(f"its workers died {state.attempts} times"))
+                state.reports.append(TrialReport.failed(f"its workers died {state.attempts} times"))
             self._changed.notify_all()
 
-    async def leave(self, slot: str) -> None:
-        """A group that does not come back: its order is the next that another slot takes."""
+    async def resign(self, group: str) -> None:
+        """A group that does not come back: another one takes its order next."""
         async with self._changed:
-            order_id = self._working.pop(slot, "")
+            order_id = self._working.pop(group, "")
             state = self._orders.get(order_id)
             if state is None:
                 return
             if state.closed:
                 self._forget(order_id)
-            elif not state.done:
+            elif not state.left:
                 self._queue.appendleft(order_id)
             self._changed.notify_all()
 
-    async def next_order(self, slot: str, wait_s: float) -> Order | Literal["idle", "stop"]:
+    async def next_order(self, group: str, wait_s: float) -> Order | Literal["idle", "stop"]:
         async with self._changed:
-            current = self._working.get(slot)
-            if current and not self._orders[current].done:
+            current = self._working.get(group)
+            if current and not self._orders[current].left:
                 return self._orders[current].order
             if current:
-                del self._working[slot]
-                if self._orders[current].closed:
-                    self._forget(current)
+                self._release(group, current)
             await self._wait(lambda: self._stopping or bool(self._queue), wait_s)
             if self._stopping:
                 return "stop"
             while self._queue:
                 order_id = self._queue.popleft()
                 if order_id in self._orders:
-                    self._working[slot] = order_id
+                    self._working[group] = order_id
                     return self._orders[order_id].order
             return "idle"
 
-    async def report(self, slot: str, order_id: str, report: TrialReport) -> None:
+    async def report(self, group: str, order_id: str, report: TrialReport) -> None:
         async with self._changed:
             state = self._orders.get(order_id)
-            if state is None or self._working.get(slot) != order_id or state.done:
+            if state is None or self._working.get(group) != order_id or state.finished:
                 return
             if state.reports and report.number <= state.reports[-1].number:
                 return
             state.reports.append(report)
             self._changed.notify_all()
 
-    async def verdict(self, slot: str, order_id: str, number: int, wait_s: float) -> Verdict:
-        """Go on after report `number`? Waits until the trial asks for the next one or closes the order."""
+    async def verdict(self, group: str, order_id: str, number: int, wait_s: float) -> Verdict:
+        """Go on after report `number`? Wait until the trial asks for the next one or wants no more."""
         async with self._changed:
             state = self._orders.get(order_id)
-            if state is None or self._working.get(slot) != order_id:
-                return "abandon"
-            await self._wait(lambda: state.done or state.wanted >= number, wait_s)
-            if state.done:
-                return "abandon"
+            if state is None or self._working.get(group) != order_id:
+                return "leave"
+            await self._wait(lambda: state.left or state.wanted >= number, wait_s)
+            if state.left:
+                return "leave"
             return "go" if state.wanted >= number else "wait"
 
-    async def wait_closed(self, slot: str, order_id: str, wait_s: float) -> bool:
-        """True when the slot should drop this order now, between two validations."""
+    async def wait_left(self, group: str, order_id: str, wait_s: float) -> bool:
+        """Return True when the group should drop this order now, between two validations."""
         async with self._changed:
             state = self._orders.get(order_id)
-            if state is None or self._working.get(slot) != order_id:
+            if state is None or self._working.get(group) != order_id:
                 return True
-            await self._wait(lambda: state.done, wait_s)
-            return state.done
+            await self._wait(lambda: state.left, wait_s)
+            return state.left
 
-    async def crashed(self, slot: str, order_id: str, error: str, details: str = "") -> None:
-        """A rank raised an error of its own (not: lost its peer). The group restarts; the order fails with
-        this reason.
-        """
+    async def crashed(self, group: str, order_id: str, error: str, details: str = "") -> None:
+        """A rank raised an error of its own (not: lost its peer). The group restarts; the order fails."""
         async with self._changed:
             state = self._orders.get(order_id)
-            if state is not None and self._working.get(slot) == order_id and not state.crash:
-                state.crash = failed(error, details)
+            if state is not None and self._working.get(group) == order_id and not state.crash:
+                state.crash = TrialReport.failed(error, details)
 
     async def stop(self) -> None:
-        """No more orders: every slot ends."""
+        """No more orders: every group ends."""
         async with self._changed:
             self._stopping = True
             for state in self._orders.values():
@@ -185,7 +189,17 @@ class Broker:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait_for(condition), seconds)
 
-    def _forget(self, order_id: str) -> None:
-        self._orders.pop(order_id, None)
+    def _release(self, group: str, order_id: str) -> None:
+        """Note that the group has left its order."""
+        del self._working[group]
+        state = self._orders[order_id]
+        if state.closed:
+            self._forget(order_id)
+
+    def _unqueue(self, order_id: str) -> None:
         if order_id in self._queue:
             self._queue.remove(order_id)
+
+    def _forget(self, order_id: str) -> None:
+        self._orders.pop(order_id, None)
+        self._unqueue(order_id)

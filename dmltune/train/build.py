@@ -1,4 +1,4 @@
-"""From the description of a training run to the things that run it."""
+"""Build from an experiment what runs it: images, feed, objective, optimiser, schedule."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ from dmltune.data.images import ImageSet
 from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
+from dmltune.resources import Locations
 
 Images = TypeVar("Images", bound=ImageSet)
-SPLIT_SEED = (
-    0  # the deal of the classes is the protocol's, not the trial's: all trials are validated on the same ones
-)
+SPLIT_SEED = 0  # of the protocol, not of the trial: all trials are validated on the same classes
 
 
 @lru_cache(maxsize=4)  # a warm worker reads a data set once
 def training_half(name: str, classes: int | None, data_root: str | None, path: str | None = None) -> ImageSet:
-    """The images that `search` and `train` may see: never a test class."""
+    """Return the images that `search` and `train` may see: never a test class."""
     half = catalog.load(name, "train", Path(data_root) if data_root else None, path=path)
     return half.first_classes(classes)
 
 
 @lru_cache(maxsize=2)
 def both_halves(name: str, classes: int | None, data_root: str | None, path: str | None = None) -> Monitored:
-    """For protocol `conventional` alone, which has to be asked for by name."""
+    """Return training and test images, for protocol `conventional` alone."""
     test = catalog.load(name, "test", Path(data_root) if data_root else None, path=path)
     return monitored(training_half(name, classes, data_root, path), test.first_classes(classes))
 
@@ -49,12 +48,12 @@ def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
 
 
 def framed(images: Images, margin: float | None) -> Images:
-    """The images with another margin where the experiment asks for one."""
+    """Return the images with the margin of the experiment, where it has one."""
     return images if margin is None else replace(images, margin=margin)
 
 
 def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
-    """A fresh training of this rank, the same on all ranks but for its share of the data."""
+    """Return a fresh training of this rank. All ranks get the same but for their share of the data."""
     torch.manual_seed(experiment.seed)
     feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
     objective = build_objective(experiment, feed).to(device)
@@ -71,7 +70,7 @@ def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, wor
 
 
 def build_map_feed(experiment: Experiment, data_root: str | None, embedder: Embedder) -> MapFeed:
-    """This rank's feed of stored maps, which the embedder takes from now on."""
+    """Return this rank's feed of stored maps, and switch the embedder to maps."""
     train, chosen = training_images(experiment, data_root), experiment.data
     views = Views(chosen.size, chosen.augment, chosen.views or 1, chosen.maps)
     device = embedder.mean.device
@@ -96,7 +95,7 @@ def _feed_settings(experiment: Experiment, rank: int, world: int) -> dict[str, A
 
 
 def validation_split(experiment: Experiment, train: ImageSet) -> Split:
-    """Training and validation classes of the experiment's protocol and fold."""
+    """Return the training and validation classes of the experiment's protocol and fold."""
     if isinstance(train, Monitored):
         return train.split()
     protocol = experiment.objective.protocol
@@ -109,9 +108,7 @@ def validation_split(experiment: Experiment, train: ImageSet) -> Split:
 
 
 def build_objective(experiment: Experiment, feed: ImageFeed) -> Objective:
-    """Embedder, loss, references, transform and zero-shot loss. The references say whether points are
-    normalised by l2 or lip.
-    """
+    """Return the module of all that learns. The references decide between l2 and lip normalisation."""
     dim, classes, chosen = dimensions(experiment), feed.num_classes, experiment.references
     refs = references.load(chosen.name, classes, dim, **chosen.parameters)
     loss = losses.load(experiment.loss.name, classes, dim, **experiment.loss.parameters)
@@ -132,7 +129,7 @@ def build_objective(experiment: Experiment, feed: ImageFeed) -> Objective:
 
 
 def dimensions(experiment: Experiment) -> int:
-    """Of the points: what is asked for, or the channels of the backbone."""
+    """Return the embedding size: as configured, or the channels of the backbone."""
     if (dim := experiment.embedding.dim) is not None:
         return dim
     with torch.random.fork_rng(devices=[]):  # that of the training draws for the one it keeps
@@ -206,19 +203,17 @@ def options_of(experiment: Experiment) -> Options:
     return Options(chosen.clip_norm, chosen.warmup_new_layers, chosen.ema, experiment.precision)
 
 
-def validate_experiment(experiment: Experiment, data_root: Path | None, workers: int = 1) -> str:
-    """Everything that can be wrong before Ray starts: data, split, batch, names, weights. Returns the data's
-    fingerprint.
+def validate_experiment(experiment: Experiment, locations: Locations, workers: int = 1) -> str:
+    """Build what Ray's workers would build, so that mistakes show before Ray starts: data, split, batch, weights.
+
+    Return the fingerprint of the training images.
     """
-    runs = [experiment.reference_experiment(), experiment.baseline_experiment()]
-    root = str(data_root) if data_root else None
-    for run in runs:
-        if run is None:
-            continue
-        backbones.load(run.backbone.name, run.backbone.weights)
-        feed = build_feed(run, root, world=workers)
-        try:
-            build_objective(run, feed)
-        finally:
-            feed.close()
+    root = locations.absolute_root
+    for run in (experiment.reference_experiment(), experiment.baseline_experiment()):
+        if run is not None:
+            feed = build_feed(run, root, world=workers)
+            try:
+                build_objective(run, feed)
+            finally:
+                feed.close()
     return training_images(experiment, root).fingerprint

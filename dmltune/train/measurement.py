@@ -1,7 +1,7 @@
-"""After the training of an opened order: its best weights on the test classes, where the GPUs are.
+"""Measure a trained order on the test classes, by the worker that trained it, where the GPUs are.
 
-`test.safetensors` in the trial's folder holds the points and, for every query, its figures; its metadata what
-is said of the model as a whole. Written once: a trial that has it is not examined again.
+`test.safetensors` in the trial's folder holds the points and the figures of every query; its metadata holds
+the figures of the whole model. It is written once: a trial that has it is not measured again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from dmltune.data.features import Views, stored_maps
 from dmltune.data.images import ImageSet
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.train.inference import embed, read_embedder, unseen_images
+from dmltune.ledger import LedgerEntry
+from dmltune.train.inference import embed, read_embedder
 from dmltune.train.orders import Order
+from dmltune.train.test_access import opened_images
 
 TEST = "test.safetensors"
 KS = (1, 2, 4, 8)
@@ -34,23 +36,24 @@ MAPS = 64  # embedded at a time
 _META = "meta"
 
 
-def examined(folder: Path) -> bool:
+def is_measured(folder: Path) -> bool:
     return (folder / TEST).is_file()
 
 
-def examine(order: Order, device: torch.device) -> None:
-    """Nothing, unless the order carries an opening. Every rank of a group calls it; the first one works."""
+def measure_test(order: Order, device: torch.device) -> None:
+    """Measure the best weights when the order carries an opening. Every rank calls it; rank 0 works."""
     folder = Path(order.folder)
-    if not order.opening or collectives.rank() != 0 or examined(folder):
+    if not order.opening or collectives.rank() != 0 or is_measured(folder):
         return
-    images = unseen_images(Experiment.from_dict(order.experiment), order.data_root, order.opening)
+    entry = LedgerEntry.from_dict(order.opening)
+    images = opened_images(Experiment.from_dict(order.experiment), order.data_root, entry)
     embedder, experiment, about = read_embedder(folder / "best")
-    emb_ND = points(embedder, images, experiment, device)
+    emb_ND = _points(embedder, images, experiment, device)
     labels_N = torch.from_numpy(images.labels_N)
-    figures = figures_of(emb_ND.to(device), images)
+    figures = _figures(emb_ND.to(device), images)
     edges, positive, negative = distance_histograms(emb_ND.to(device), labels_N.to(device))
     meta = {
-        "opening": order.opening,
+        "opening": entry.id,
         "fingerprint": images.fingerprint,
         "step": about["step"],
         "metrics": mean_figures(figures, KS),
@@ -74,9 +77,11 @@ def examine(order: Order, device: torch.device) -> None:
 
 
 @torch.inference_mode()
-def points(embedder: Embedder, images: ImageSet, experiment: Experiment, device: torch.device) -> Tensor:
-    """(N, D). Where training had stored maps of a frozen prefix, through such maps of these images, which all
-    models of a check share. They are kept in float32: the points are those of the model as it is served.
+def _points(embedder: Embedder, images: ImageSet, experiment: Experiment, device: torch.device) -> Tensor:
+    """Return the points of all images, (N, D).
+
+    Where training used stored maps of a frozen prefix, the test images get such maps too, shared by all models
+    of a check. They are in float32, so the points are those of the model as it is served.
     """
     size = experiment.data.size
     if experiment.data.views is None or embedder.cut is None:
@@ -90,8 +95,8 @@ def points(embedder: Embedder, images: ImageSet, experiment: Experiment, device:
     return torch.cat([embedder(maps.read(part, np.zeros_like(part)).to(device)).cpu() for part in parts])
 
 
-def figures_of(emb_ND: Tensor, images: ImageSet) -> QueryFigures:
-    """All against all, or the queries against the gallery where a data set has both."""
+def _figures(emb_ND: Tensor, images: ImageSet) -> QueryFigures:
+    """Return the figures of every query: all against all, or queries against gallery."""
     labels_N = torch.from_numpy(images.labels_N).to(emb_ND.device)
     if images.query_N is None:
         return query_figures(emb_ND, labels_N, ks=KS)
@@ -99,8 +104,8 @@ def figures_of(emb_ND: Tensor, images: ImageSet) -> QueryFigures:
     return query_figures(emb_ND[query_N], labels_N[query_N], emb_ND[~query_N], labels_N[~query_N], ks=KS)
 
 
-def read(folder: Path, *names: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The named tensors of an examined trial, and its metadata."""
+def read_measurement(folder: Path, *names: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the named tensors of a measured trial, and its metadata."""
     path = folder / TEST
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:

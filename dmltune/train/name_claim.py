@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from dmltune.core.checkpoint import replace_file
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.store import Store
+from dmltune.store import Store, require_regular
 
 IDENTITY = "experiment.json"
 BUDGET = ("trials", "about")  # may differ between the sessions of one search
@@ -20,37 +22,63 @@ BUDGET = ("trials", "about")  # may differ between the sessions of one search
 def claim_name(store: Store, name: str, experiment: Experiment, fingerprint: str) -> Iterator[None]:
     """Hold the name while the block runs; refuse another configuration under it, and a second process."""
     folder = store.search_folder(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "a") as lock:
-        try:
-            fcntl.flock(
-                lock, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # the kernel lets go when the process ends, however
-        except OSError:
-            raise UserError(
-                f"'{name}' is running in another process. Wait for it, or choose another --name."
-            ) from None
-        identity = folder / IDENTITY
-        if identity.is_file():
-            _compare(name, json.loads(identity.read_text()), experiment, fingerprint)
-        else:
+    _make(folder)
+    require_regular(folder / "lock")
+    lock = FileLock(folder / "lock", timeout=0, mode=0o600)
+    try:
+        lock.acquire()  # the kernel releases it when the process ends
+    except Timeout:
+        raise UserError(
+            f"'{name}' is running in another process. Wait for it, or choose another --name."
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"{folder / 'lock'} cannot be written ({error.strerror}). Choose another --store."
+        ) from None
+    try:
+        require_same(store, name, experiment, fingerprint)
+        if not is_claimed(store, name):
             document = {"experiment": experiment.to_dict(), "data": fingerprint}
-            replace_file(identity, json.dumps(document, indent=1).encode())
+            replace_file(folder / IDENTITY, json.dumps(document, indent=1).encode())
         yield
+    finally:
+        lock.release()
 
 
-def data_fingerprint(store: Store, name: str) -> str:
-    """Of the data that the name was claimed with."""
-    return str(json.loads((store.search_folder(name) / IDENTITY).read_text())["data"])
+def is_claimed(store: Store, name: str) -> bool:
+    """Return whether the name stands for something already."""
+    return (store.search_folder(name) / IDENTITY).exists()
 
 
-def _compare(name: str, then: dict[str, object], experiment: Experiment, fingerprint: str) -> None:
+def require_same(store: Store, name: str, experiment: Experiment, fingerprint: str) -> None:
+    """Raise a UserError when the name stands for another configuration or other data."""
+    if not is_claimed(store, name):
+        return
+    tree, data = _read(store.search_folder(name) / IDENTITY, name)
     remedy = f"Choose another --name, or take the change back to continue '{name}'."
-    before = Experiment.from_dict(then["experiment"])  # type: ignore[arg-type]
-    differences = before.differences(experiment, ignore=BUDGET)
+    differences = Experiment.from_dict(tree).differences(experiment, ignore=BUDGET)
     if differences:
         raise UserError(f"'{name}' was made with another configuration: {'; '.join(differences)}. {remedy}")
-    if then["data"] != fingerprint:
+    if data != fingerprint:
+        raise UserError(f"'{name}' was made with other data: fingerprint {data} → {fingerprint}. {remedy}")
+
+
+def _read(path: Path, name: str) -> tuple[dict[str, object], str]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        tree, data = document["experiment"], document["data"]
+        if not isinstance(tree, dict) or not isinstance(data, str):
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"'{name}' was made with other data: fingerprint {then['data']} → {fingerprint}. {remedy}"
-        )
+            f"{path} is damaged ({type(error).__name__}), so '{name}' cannot be continued. "
+            "Restore it from a backup, or choose another --name."
+        ) from None
+    return tree, data
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} must be a folder ({error.strerror}). Choose another --store.") from None

@@ -1,23 +1,56 @@
-"""What travels between those who want a trial trained and the workers that train it: plain, numbered,
-idempotent.
-"""
+"""What travels between a trial and the workers that train it: plain, numbered, idempotent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+from dmltune.core.run import Progress
+from dmltune.experiment import Experiment
+from dmltune.ledger import LedgerEntry
+from dmltune.resources import Locations
+
+LAST = 1_000_000  # the number of a report after which nothing comes
 
 
 @dataclass(frozen=True)
 class Order:
-    """Train this experiment in this folder; a checkpoint found there is continued."""
+    """Train this experiment in this folder; a checkpoint in it is continued.
+
+    `experiment` is the tree of a validated experiment, which workers do not validate again. `opening` is the
+    entry of the test ledger that lets the workers measure on the test classes at the end. `untrained` are the
+    metrics of the same network before its first step, when another trial has measured them already.
+    """
 
     id: str  # the same trial always has the same id, so posting twice is posting once
     experiment: dict[str, Any]
     folder: str
     data_root: str | None = None
     threads: int = 1
-    opening: str = ""  # the line of the test ledger that lets the workers measure on test classes at the end
+    opening: dict[str, Any] | None = None
+    untrained: dict[str, float] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        order_id: str,
+        experiment: Experiment,
+        folder: Path,
+        locations: Locations,
+        threads: int = 1,
+        opening: LedgerEntry | None = None,
+        untrained: dict[str, float] | None = None,
+    ) -> Order:
+        return cls(
+            order_id,
+            experiment.to_dict(),
+            str(folder),
+            locations.absolute_root,
+            threads,
+            opening.to_dict() if opening else None,
+            untrained,
+        )
 
 
 @dataclass(frozen=True)
@@ -34,14 +67,30 @@ class TrialReport:
     finished: bool = False
     reason: str = ""  # why it finished
     failure: str = ""  # set when the trial cannot go on: one line
-    details: str = ""  # and the traceback, when it was not foreseen
+    details: str = ""  # and the traceback of an unexpected error
 
+    @classmethod
+    def of(cls, number: int, progress: Progress, busy_s: float) -> TrialReport:
+        """Return the report of a validation.
 
-LAST = 1_000_000  # the number of a report after which nothing comes
+        `fit_seconds` is the time of training and validation, without checkpoints, reports and waiting.
+        """
+        return cls(
+            number=number,
+            step=progress.step,
+            max_steps=progress.max_steps,
+            metrics=progress.metrics | {"fit_seconds": round(busy_s, 4)},
+            score=progress.score,
+            best_score=progress.best_score,
+            best_step=progress.best_step,
+            finished=progress.finished,
+            reason=progress.reason,
+        )
 
+    @classmethod
+    def failed(cls, reason: str, details: str = "") -> TrialReport:
+        """Return the last report of a trial that cannot go on."""
+        return cls(LAST, 0, 0, finished=True, reason="failed", failure=reason, details=details)
 
-def failed(reason: str, details: str = "") -> TrialReport:
-    """The last report of a trial that cannot go on."""
-    return TrialReport(
-        LAST, step=0, max_steps=0, finished=True, reason="failed", failure=reason, details=details
-    )
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

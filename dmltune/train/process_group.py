@@ -1,7 +1,7 @@
-"""How the ranks of one slot find each other.
+"""How the ranks of one worker group find each other.
 
-The process that conducts a worker group imports this file, so torch is imported where it is used: in the
-workers. A conductor without torch starts in a third of the time.
+The controller of a worker group imports this file, so torch is imported where it is used: in the workers.
+A controller without torch starts in a third of the time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass
 class ProcessGroup(BackendConfig):
-    """Torch's process group without listening on a public address when one machine is enough.
+    """Torch's process group, without a public address when one machine is enough.
 
-    A lone worker needs no group. On loopback ranks meet in a file and gloo is bound to the loopback interface
-    (torch's TCP store would listen on every address). On a cluster Ray's own set-up is used.
+    A single worker needs no group. On loopback the ranks find each other by a file and gloo is bound to the
+    loopback interface (torch's TCP store would listen on every address). On a cluster Ray's set-up is used.
     """
 
     backend: str  # nccl or gloo
@@ -34,7 +34,7 @@ class ProcessGroup(BackendConfig):
 
     @property
     def backend_cls(self) -> type[Backend]:
-        return _Meeting
+        return _ProcessGroupBackend
 
     @property
     def train_func_context(self) -> type[AbstractContextManager[Any]]:
@@ -44,7 +44,7 @@ class ProcessGroup(BackendConfig):
         return context
 
 
-class _Meeting(Backend):
+class _ProcessGroupBackend(Backend):
     share_cuda_visible_devices = True
 
     def on_start(self, worker_group: Any, backend_config: Any) -> None:
@@ -56,12 +56,12 @@ class _Meeting(Backend):
             over_network = TorchConfig(backend=backend_config.backend, timeout_s=backend_config.timeout_s)
             over_network.backend_cls().on_start(worker_group, over_network)
             return
-        meeting_file = Path(tempfile.gettempdir()) / f"dmltune-ranks-{os.getpid()}-{uuid.uuid4().hex}"
+        rendezvous = Path(tempfile.gettempdir()) / f"dmltune-ranks-{os.getpid()}-{uuid.uuid4().hex}"
         joining = [
             worker_group.execute_single_async(
                 rank,
                 _join,
-                meeting_file=str(meeting_file),
+                rendezvous=str(rendezvous),
                 backend=backend_config.backend,
                 world_rank=rank,
                 world_size=len(worker_group),
@@ -72,14 +72,14 @@ class _Meeting(Backend):
         try:
             ray.get(joining)
         finally:
-            meeting_file.unlink(missing_ok=True)
+            rendezvous.unlink(missing_ok=True)
 
     def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
         if len(worker_group) > 1:
             worker_group.execute_async(_part)
 
 
-def _join(meeting_file: str, backend: str, world_rank: int, world_size: int, timeout_s: int) -> None:
+def _join(rendezvous: str, backend: str, world_rank: int, world_size: int, timeout_s: int) -> None:
     import torch.distributed
     from ray.train.torch.config import _set_torch_distributed_env_vars
 
@@ -88,7 +88,7 @@ def _join(meeting_file: str, backend: str, world_rank: int, world_size: int, tim
     os.environ["NCCL_SOCKET_IFNAME"] = "lo"
     torch.distributed.init_process_group(
         backend=backend,
-        init_method=f"file://{meeting_file}",
+        init_method=f"file://{rendezvous}",
         rank=world_rank,
         world_size=world_size,
         timeout=timedelta(seconds=timeout_s),

@@ -1,8 +1,8 @@
-"""The Ray that a search runs on: a private one on loopback, or a cluster that is there already.
+"""The Ray that trials run on: a private one on loopback, or an existing cluster.
 
-Local mode listens on 127.0.0.1 only, keeps its files in one temporary folder and takes both away at the end.
-A driver that was killed leaves only that folder behind (its Ray processes die with it); the next local start
-removes it.
+A local Ray listens on 127.0.0.1 only, keeps its files in one private temporary folder, and is removed at the
+end. A driver that was killed leaves only that folder behind (its Ray processes die with it); the next local
+start removes it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any
 import psutil
 
 from dmltune.errors import UserError
+from dmltune.resources import Resources
+from dmltune.train.cluster_address import require_cluster
 
 _PREFIX = "dmltune-ray-"
 _ENVIRONMENT = {
@@ -31,25 +33,25 @@ _ENVIRONMENT = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_AIR_NEW_OUTPUT": "0",  # no boxes of Tune's between our lines
-    "RAY_worker_maximum_startup_concurrency": "32",  # a slot is several small processes
+    "RAY_worker_maximum_startup_concurrency": "32",  # a worker group is several small processes
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # our own tracking replaces CSV, JSON and TensorBoard files
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial has no score
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # the study, not Tune's snapshot, is what a resume reads
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # a resume reads the study, not Tune's snapshot
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_THRESHOLD_S": "30",
 }
 _LOCAL_ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's "one machine only": sockets on 127.0.0.1
     "RAY_ADDRESS": "",
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # nobody takes this machine away from itself
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",  # for Ray's dashboard; ours are in MLflow
 }
 
 
 @dataclass(frozen=True)
-class Session:
-    """What was found: where the driver talks to, and what it may use."""
+class RaySession:
+    """What the driver is connected to, and what it may use."""
 
     local: bool
     namespace: str
@@ -59,35 +61,36 @@ class Session:
 
 
 @contextlib.contextmanager
-def ray_session(address: str | None) -> Iterator[Session]:
-    """Connect to `address` (or $RAY_ADDRESS, or an initialised Ray), else start a local Ray; leave no trace
-    of it.
-    """
+def ray_session(address: str | None) -> Iterator[RaySession]:
+    """Connect to `address` ($RAY_ADDRESS, an initialised Ray), else start a local Ray and remove it again."""
     address = address or os.environ.get("RAY_ADDRESS") or None
+    require_cluster(address)
     remove_stale_folders()
     scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"
     scratch.mkdir(mode=0o700)
-    token = scratch / "token"  # Ray would keep one in the home folder
-    token.write_text(_token())
-    own_places = {
-        "RAY_TMPDIR": str(scratch),
-        "TMPDIR": str(scratch),  # what workers leave goes with the folder
+    # Ray makes its own folder world-writable, so it lies inside this private one, and the token beside it.
+    ray_folder, token = scratch / "r", scratch / "token"
+    ray_folder.mkdir(mode=0o700)
+    with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(_token())
+    private = {
+        "RAY_TMPDIR": str(ray_folder),
+        "TMPDIR": str(ray_folder),  # what workers leave is removed with the folder
         "RAY_AUTH_MODE": "",  # unset, Ray switches tokens on by itself, whenever it was imported
         "RAY_AUTH_TOKEN": "",
         "RAY_AUTH_TOKEN_PATH": str(token),
     }
-    environment = _ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | own_places)
-    with _environment(environment):
+    with _environment(_ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | private)):
         try:
             import ray
 
-            mine = not ray.is_initialized()
-            if mine:
-                _start(address, scratch)
+            started_here = not ray.is_initialized()
+            if started_here:
+                _start(address, ray_folder)
             try:
                 yield _describe(address, scratch)
             finally:
-                if mine:
+                if started_here:
                     ray.shutdown()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -95,25 +98,24 @@ def ray_session(address: str | None) -> Iterator[Session]:
 
 @cache
 def _token() -> str:
-    """One for this process: Ray reads it once and remembers it."""
+    """Return one token for this process: Ray reads it once and remembers it."""
     return secrets.token_hex(32)
 
 
-def _start(address: str | None, scratch: Path) -> None:
+def _start(address: str | None, ray_folder: Path) -> None:
     import ray
-
-    loud = bool(os.environ.get("DMLTUNE_DEBUG"))
-    shared: dict[str, Any] = {
-        "namespace": f"dmltune-{uuid.uuid4().hex[:8]}",
-        "log_to_driver": loud,
-        "logging_level": logging.INFO if loud else logging.ERROR,
-    }
-    if not loud:
-        for name in ("ray", "ray.tune", "ray.train"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
     import ray._private.worker as ray_worker
 
-    ray_worker._worker_logs_enabled = loud  # Ray would print warnings of its own between our lines
+    verbose = bool(os.environ.get("DMLTUNE_DEBUG"))
+    shared: dict[str, Any] = {
+        "namespace": f"dmltune-{uuid.uuid4().hex[:8]}",
+        "log_to_driver": verbose,
+        "logging_level": logging.INFO if verbose else logging.ERROR,
+    }
+    if not verbose:
+        for name in ("ray", "ray.tune", "ray.train"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    ray_worker._worker_logs_enabled = verbose  # else Ray prints warnings between our lines
     if address:
         try:
             ray.init(address=address, **shared)
@@ -131,35 +133,35 @@ def _start(address: str | None, scratch: Path) -> None:
         num_cpus=usable_cores(),
         include_dashboard=False,
         object_store_memory=256 * 2**20,  # nothing big goes through it
-        _temp_dir=str(scratch),
+        _temp_dir=str(ray_folder),
         **shared,
     )
 
 
-def _describe(address: str | None, scratch: Path) -> Session:
+def _describe(address: str | None, scratch: Path) -> RaySession:
     import ray
 
-    found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     context = ray.get_runtime_context()
     here: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
     local = not address and here == "127.0.0.1"
-    return Session(local, context.namespace, scratch, int(found.get("CPU", 0)), int(found.get("GPU", 0)))
+    return RaySession(local, context.namespace, scratch, int(total.get("CPU", 0)), int(total.get("GPU", 0)))
 
 
 def usable_cores() -> int:
-    """The cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads_of(cores: int) -> int:
-    """So many threads for so many cores; fewer where OMP_NUM_THREADS says so, as on a shared machine."""
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return max(1, min(cores, int(asked))) if asked.isdigit() and int(asked) else max(1, cores)
+    """Return how many threads to use on so many cores; OMP_NUM_THREADS is the limit, as on a shared machine."""
+    limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return max(1, min(cores, int(limit))) if limit.isdigit() and int(limit) else max(1, cores)
 
 
 @dataclass(frozen=True)
 class ResourcePlan:
-    """How many trials at once, and how wide each is."""
+    """How many trials run at a time, and how wide each is."""
 
     concurrent: int
     workers: int
@@ -167,19 +169,21 @@ class ResourcePlan:
     use_gpu: bool
 
 
-def plan(session: Session, workers: int, concurrent: int | None) -> ResourcePlan:
-    """As many slots as cores or GPUs allow. Threads share the cores: two 2-thread trials on 2 cores run at a
-    sixth of the speed.
+def plan_resources(session: RaySession, resources: Resources) -> ResourcePlan:
+    """Return as many worker groups as cores or GPUs allow.
+
+    Threads share the cores: two 2-thread trials on 2 cores run at a sixth of the speed of 1-thread ones.
     """
-    unit, there = ("GPU", session.gpus) if session.gpus else ("CPU", session.cpus)
-    slots = concurrent or max(1, there // workers)
-    if slots * workers > there:
-        room = f"--concurrent {max(1, there // workers)} or --workers {max(1, there // slots)}"
+    unit, available = ("GPU", session.gpus) if session.gpus else ("CPU", session.cpus)
+    workers = resources.workers
+    groups = resources.concurrent or max(1, available // workers)
+    if groups * workers > available:
+        room = f"--concurrent {max(1, available // workers)} or --workers {max(1, available // groups)}"
         raise UserError(
-            f"{slots} trials at a time × {workers} workers need {slots * workers} {unit}s; "
-            f"there are {there} of them. Use {room}."
+            f"{groups} trials at a time × {workers} workers need {groups * workers} {unit}s; "
+            f"there are {available} of them. Use {room}."
         )
-    return ResourcePlan(slots, workers, threads_of(session.cpus // (slots * workers)), unit == "GPU")
+    return ResourcePlan(groups, workers, threads_of(session.cpus // (groups * workers)), unit == "GPU")
 
 
 def remove_stale_folders() -> None:
@@ -191,7 +195,7 @@ def remove_stale_folders() -> None:
 
 
 def _short_temporary_folder() -> str:
-    """Ray's sockets live below it, and a socket's path may have 107 characters at most."""
+    """Return a folder for Ray's sockets, whose paths may have 107 characters at most."""
     usual = tempfile.gettempdir()
     return usual if len(usual) <= 20 else "/tmp"
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop, so that what is under way can be left in order."""
+"""Ctrl-C and SIGTERM as a wish to stop in order."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import FrameType
 
 
 @contextlib.contextmanager
-def stop_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
-    """Set by the first signal; the second one interrupts at once. In other threads it is never set."""
+def stop_signals(log: Callable[[str], None]) -> Iterator[threading.Event]:
+    """Yield an event that the first signal sets; the second one interrupts (main thread only)."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
@@ -21,7 +21,7 @@ def stop_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
         if stopped.is_set():
             raise KeyboardInterrupt
         stopped.set()
-        say("stopping cleanly; once more to stop at once")
+        log("stopping cleanly; once more to stop at once")
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,21 +1,27 @@
-"""The one door to the test classes: who comes through it is written down before anything is handed out."""
+"""The test classes. They are read here alone (protocol `conventional` apart), with an entry of the ledger.
+
+`search` and `train` write no entry, so their orders carry none and their workers cannot read a test image.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+from dmltune.data import catalog
 from dmltune.data.images import ImageSet
+from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind, Ledger, LedgerEntry
-from dmltune.store import Store
-from dmltune.train.inference import unseen_images
+from dmltune.resources import Locations
+from dmltune.train.build import framed
 
 
 @dataclass(frozen=True)
-class Opened:
-    """The test half, and the line that says so; workers who have to open it too are given `entry.id`."""
+class OpenedTest:
+    """The test images, and the ledger's entry for them. Workers that need them too are given the entry."""
 
     images: ImageSet
     entry: LedgerEntry
@@ -23,8 +29,7 @@ class Opened:
 
 def open_test(
     experiment: Experiment,
-    data_root: Path | None,
-    store: Store,
+    locations: Locations,
     *,
     kind: Kind,
     study: str,
@@ -32,12 +37,9 @@ def open_test(
     check: str = "",
     configurations: Sequence[str] = (),
     run_ids: Sequence[str] = (),
-) -> Opened:
-    """Nobody has the images, a label or the fingerprint before the line is on the disk. Without a data set
-    nothing is opened and nothing written.
-    """
-    root = str(Path(data_root).absolute()) if data_root else None
-    images = unseen_images(experiment, root, opening=kind)
+) -> OpenedTest:
+    """Return the test images once the entry is on the disk. Nothing is written when there are no images."""
+    images = _test_images(experiment, locations.absolute_root)
     entry = LedgerEntry(
         kind=kind,
         study=study,
@@ -48,4 +50,32 @@ def open_test(
         configurations=tuple(configurations),
         run_ids=tuple(run_ids),
     )
-    return Opened(images, Ledger(store).write(entry))
+    return OpenedTest(images, Ledger(locations.store).write(entry))
+
+
+def opened_images(experiment: Experiment, data_root: str | None, entry: LedgerEntry | None) -> ImageSet:
+    """Return the test images that `entry` is about. Without an entry, or with another one's: a UserError."""
+    name = experiment.data.name
+    if not isinstance(entry, LedgerEntry) or entry.data != name:
+        raise UserError(
+            f"the test classes of {name} are closed to search and train; "
+            "dmltune check opens them, and so does dmltune evaluate --split test"
+        )
+    images = _test_images(experiment, data_root)
+    if images.fingerprint != entry.fingerprint:
+        raise UserError(
+            f"the test ledger opened other images of {name}: fingerprint {entry.fingerprint}, here "
+            f"{images.fingerprint}. Give every node the same data."
+        )
+    return images
+
+
+def _test_images(experiment: Experiment, data_root: str | None) -> ImageSet:
+    chosen = experiment.data
+    return framed(_test_half(chosen.name, chosen.classes, data_root, chosen.path), chosen.margin)
+
+
+@lru_cache(maxsize=2)  # a warm worker reads a data set once
+def _test_half(name: str, classes: int | None, data_root: str | None, path: str | None) -> ImageSet:
+    half = catalog.load(name, "test", Path(data_root) if data_root else None, path=path)
+    return half.first_classes(classes)

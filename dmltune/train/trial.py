@@ -1,8 +1,8 @@
-"""One trial in its folder: begun or continued, validated, kept.
+"""One trial in its folder: begun or continued, validated, stored.
 
 last/   everything that resuming needs, replaced at every validation
 best/   the embedder of the best validation, as it is served (safetensors and JSON)
-test.safetensors   what it does on the test classes; only of an order that carries an opening
+test.safetensors   its figures on the test classes; only of an order that carries an opening
 """
 
 from __future__ import annotations
@@ -10,31 +10,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from dmltune.core import checkpoint, collectives
-from dmltune.core.fit import Progress, fit
+from dmltune.core.fit import fit
+from dmltune.core.run import Progress, Run
 from dmltune.data.feed import ImageFeed
 from dmltune.experiment import Experiment
 from dmltune.train.build import build_run, training_images
-from dmltune.train.measurement import examine
+from dmltune.train.measurement import measure_test
 from dmltune.train.orders import Order, TrialReport
 
 
 def run_trial(
     order: Order, device: torch.device, should_stop: Callable[[], bool] | None = None
 ) -> Iterator[TrialReport]:
-    """Yields a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
+    """Yield a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
 
-    A checkpoint found in the folder is continued; its report comes again, because whoever asked for it may
-    have died. The last report comes after the test classes were measured, where that was ordered.
+    A checkpoint in the folder is continued. Its report comes again, because its reader may have died. The last
+    report comes after the test classes were measured, where the order carries an opening.
     """
     experiment = Experiment.from_dict(order.experiment)
     folder = Path(order.folder)
     last = folder / "last"
-    first = collectives.rank() == 0
     run = build_run(experiment, order.data_root, device)
     number, busy_s = 0, 0.0
     try:
@@ -43,7 +42,7 @@ def run_trial(
             run.restore(tensors, meta["run"])
             report = TrialReport(**meta["report"])
             if report.finished:
-                examine(order, device)
+                measure_test(order, device)
             yield report
             if report.finished:
                 return
@@ -53,14 +52,14 @@ def run_trial(
             if progress.reason == "stopped":
                 return
             busy_s += time.perf_counter() - began
-            report = _report(number, progress, busy_s)
-            if first:
+            report = TrialReport.of(number, progress, busy_s)
+            if collectives.rank() == 0:
                 if progress.improved:
                     _save_best(folder / "best", run, experiment, order, progress)
                 tensors, meta = run.state()
-                checkpoint.save(last, tensors, {"run": meta, "report": vars(report)})
+                checkpoint.save(last, tensors, {"run": meta, "report": report.to_dict()})
             if report.finished:
-                examine(order, device)
+                measure_test(order, device)
             yield report
             number += 1
             began = time.perf_counter()
@@ -69,22 +68,7 @@ def run_trial(
             run.feed.close()
 
 
-def _report(number: int, progress: Progress, busy_s: float) -> TrialReport:
-    """`fit_seconds`: training and validation so far, without checkpoints, reports and waiting."""
-    return TrialReport(
-        number=number,
-        step=progress.step,
-        max_steps=progress.max_steps,
-        metrics=progress.metrics | {"fit_seconds": round(busy_s, 4)},
-        score=progress.score,
-        best_score=progress.best_score,
-        best_step=progress.best_step,
-        finished=progress.finished,
-        reason=progress.reason,
-    )
-
-
-def _save_best(folder: Path, run: Any, experiment: Experiment, order: Order, progress: Progress) -> None:
+def _save_best(folder: Path, run: Run, experiment: Experiment, order: Order, progress: Progress) -> None:
     description = {
         "experiment": experiment.to_dict(),
         "normalise": run.objective.embedder.normalise,

@@ -1,7 +1,7 @@
-"""What every rank of a slot does: take the next order, train it, hand each validation up, take the next.
+"""What every rank of a worker group does: take the next order, train it, report each validation, repeat.
 
-Only rank 0 talks to the broker; what it hears is broadcast, so that all ranks take the same turn. A rank that
-waits hears something at least every `HEARTBEAT_S` seconds, well under gloo's time-out.
+Only rank 0 talks to the broker; its answers are broadcast, so all ranks take the same turn. A waiting rank
+gets an answer at least every `HEARTBEAT_S` seconds, well under gloo's time-out.
 """
 
 from __future__ import annotations
@@ -18,89 +18,90 @@ import torch
 from dmltune.core import collectives
 from dmltune.core.fit import Diverged
 from dmltune.errors import UserError
-from dmltune.train.orders import Order, TrialReport, failed
+from dmltune.train.orders import Order, TrialReport
 from dmltune.train.trial import run_trial
 
 HEARTBEAT_S = 20.0
+_PEER_LOST = (
+    *("connection closed", "connection reset", "connection refused", "broken pipe", "timed out"),
+    *("nccl", "peer"),
+)
 
 
-def slot_loop(config: dict[str, Any]) -> None:
-    """Serve orders until the broker says stop, or `config["orders"]` of them (1: a clean process for every
-    trial).
-    """
-    slot, broker = config["slot"], config["broker"]
+def serve_orders(config: dict[str, Any]) -> None:
+    """Serve orders until the broker says stop, or `config["orders"]` of them (1: clean processes)."""
+    group, broker = config["group"], config["broker"]
     first = collectives.rank() == 0
     if first:
-        ray.get(broker.register.remote(slot))
+        ray.get(broker.register.remote(group))
     served = 0
     while config["orders"] is None or served < config["orders"]:
-        answer = ray.get(broker.next_order.remote(slot, HEARTBEAT_S)) if first else None
+        answer = ray.get(broker.next_order.remote(group, HEARTBEAT_S)) if first else None
         order = _same_on_all_ranks(vars(answer) if isinstance(answer, Order) else answer)
         if order == "stop":
             return
         if order == "idle":
             continue
-        _serve(slot, broker, Order(**order))
+        _serve(group, broker, Order(**order))
         served += 1
         gc.collect()
         if served == 1:
-            gc.freeze()  # modules and caches live for ever: later collections need not walk them
+            gc.freeze()  # modules and caches stay: later collections need not walk them
 
 
-def _serve(slot: str, broker: Any, order: Order) -> None:
-    torch.set_num_threads(order.threads)  # a reused worker keeps what the trial before it had set
+def _serve(group: str, broker: Any, order: Order) -> None:
+    torch.set_num_threads(order.threads)  # a reused worker keeps the number of the trial before it
     first, alone = collectives.rank() == 0, collectives.world_size() == 1
     dropped = threading.Event()
     if first:
-        threading.Thread(target=_watch, args=(slot, broker, order.id, dropped), daemon=True).start()
+        threading.Thread(target=_watch, args=(group, broker, order.id, dropped), daemon=True).start()
     try:
         for report in run_trial(order, device=_device(), should_stop=dropped.is_set):
             if first:
-                ray.get(broker.report.remote(slot, order.id, report))
-            if report.finished or not _may_continue(slot, broker, order, report):
+                ray.get(broker.report.remote(group, order.id, report))
+            if report.finished or not _may_continue(group, broker, order, report):
                 return
     except Diverged as error:  # raised on every rank
         if first:
-            ray.get(broker.report.remote(slot, order.id, failed(str(error))))
+            ray.get(broker.report.remote(group, order.id, TrialReport.failed(str(error))))
     except Exception as error:
-        details = "" if isinstance(error, UserError) else traceback.format_exc()
-        reason = (
-            str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".splitlines()[0]
-        )
+        foreseen = isinstance(error, UserError)
+        details = "" if foreseen else traceback.format_exc()
+        reason = str(error) if foreseen else f"{type(error).__name__}: {error}".splitlines()[0]
         if alone:
-            ray.get(broker.report.remote(slot, order.id, failed(reason, details)))
+            ray.get(broker.report.remote(group, order.id, TrialReport.failed(reason, details)))
             return
-        # The other ranks now wait for this one for ever: the whole group has to start again. A rank that only
-        # lost its peer says nothing, so that the order is attempted again.
+        # The other ranks wait for this one for ever, so the whole group has to start again. A rank that only
+        # lost its peer reports nothing: the order is attempted again.
         if not _lost_a_peer(error):
-            ray.get(broker.crashed.remote(slot, order.id, reason, details))
+            ray.get(broker.crashed.remote(group, order.id, reason, details))
         raise
     finally:
         dropped.set()
 
 
-def _may_continue(slot: str, broker: Any, order: Order, report: TrialReport) -> bool:
+def _may_continue(group: str, broker: Any, order: Order, report: TrialReport) -> bool:
     while True:
         verdict = None
         if collectives.rank() == 0:
-            verdict = ray.get(broker.verdict.remote(slot, order.id, report.number, HEARTBEAT_S))
+            verdict = ray.get(broker.verdict.remote(group, order.id, report.number, HEARTBEAT_S))
         verdict = _same_on_all_ranks(verdict)
         if verdict != "wait":
             return bool(verdict == "go")
 
 
-def _watch(slot: str, broker: Any, order_id: str, dropped: threading.Event) -> None:
-    """Sets `dropped` when the trial is closed between two validations: Ctrl-C, time is up, actor died."""
+def _watch(group: str, broker: Any, order_id: str, dropped: threading.Event) -> None:
+    """Set `dropped` when the order is closed or paused between two validations."""
     try:
         while not dropped.is_set():
-            if ray.get(broker.wait_closed.remote(slot, order_id, HEARTBEAT_S)):
+            if ray.get(broker.wait_left.remote(group, order_id, HEARTBEAT_S)):
                 dropped.set()
     except Exception:  # the group is being shut down, or the broker restarts: the next verdict decides
         return
 
 
 def _same_on_all_ranks(value: Any) -> Any:
-    """Rank 0's JSON-able value, on every rank."""
+    """Return rank 0's JSON-able value on every rank."""
     if collectives.world_size() == 1:
         return value
     text = json.dumps(value).encode() if collectives.rank() == 0 else b""
@@ -113,18 +114,9 @@ def _same_on_all_ranks(value: Any) -> Any:
 
 
 def _lost_a_peer(error: Exception) -> bool:
-    """gloo and NCCL say it in words only."""
+    """gloo and NCCL have no exception class for it, only texts."""
     text = f"{type(error).__name__} {error}".lower()
-    signs = (
-        "connection closed",
-        "connection reset",
-        "connection refused",
-        "broken pipe",
-        "timed out",
-        "nccl",
-        "peer",
-    )
-    return isinstance(error, RuntimeError) and any(sign in text for sign in signs)
+    return isinstance(error, RuntimeError) and any(sign in text for sign in _PEER_LOST)
 
 
 def _device() -> torch.device:

@@ -1,4 +1,4 @@
-"""How a slot starts: one Ray Train run whose workers stay warm and serve order after order."""
+"""How a worker group starts: one Ray Train run whose workers stay warm and serve order after order."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from dmltune.train.process_group import ProcessGroup
-from dmltune.train.worker import slot_loop
+from dmltune.train.worker import serve_orders
 
-MAX_LOST = 3  # conductors of one slot; who kills more of them means it
+MAX_LOST = 3  # give up after this many lost controllers
 
-# What Ray Train starts for every group, a process each, and a group that only trains has no use for.
-_NO_USE = {"DatasetsCallback"}  # hands out Ray Data; our images come from files
-# On one machine everything ends with the driver, so nobody has to clean up after a lost one.
-_NO_USE_HERE = _NO_USE | {"PlacementGroupCleanerCallback"}
+# Processes that Ray Train starts for every group, and that a group without Ray Data does not need.
+_UNUSED = {"DatasetsCallback"}
+# On one machine everything ends with the driver, so placement groups need no cleaner.
+_UNUSED_LOCALLY = _UNUSED | {"PlacementGroupCleanerCallback"}
 
 
 class GroupTrainer(TorchTrainer):
-    """Ray's trainer with as few processes beside the workers as the place allows.
+    """Ray's trainer with as few helper processes as the place allows.
 
-    The list is Ray's internal matter: where another version makes it elsewhere, everything is started and
-    works as before, only slower.
+    The list of callbacks is internal to Ray. A version that makes it elsewhere starts them all, which is
+    slower and not wrong.
     """
 
     unwanted: frozenset[str] = frozenset()
 
     def _create_default_callbacks(self) -> list[Any]:
-        everything = super()._create_default_callbacks()  # type: ignore[misc]
-        return [callback for callback in everything if type(callback).__name__ not in self.unwanted]
+        callbacks = super()._create_default_callbacks()  # type: ignore[misc]
+        return [callback for callback in callbacks if type(callback).__name__ not in self.unwanted]
 
 
 @dataclass
 class WorkerGroup:
-    """One worker group, kept running by a thread of the driver until the broker says stop."""
+    """One worker group, run by a thread of the driver until the broker says stop."""
 
     name: str
     broker: Any
@@ -50,25 +50,25 @@ class WorkerGroup:
     _ending: threading.Event = field(default_factory=threading.Event, init=False)
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._keep_running, name=self.name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Say that the next return of the group is the last one."""
+        """Do not start the group again after its next return."""
         self._ending.set()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the group to end; False when it is still there."""
+        """Wait for the group to end; return False when it has not."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _keep_running(self) -> None:
+    def _run(self) -> None:
         starts = lost = 0
         while not self._ending.is_set():
             starts += 1
             try:
                 self._trainer(f"{self.name}-{starts}").fit()
-            except ray.exceptions.RayActorError as error:  # the process that conducts the group was killed
+            except ray.exceptions.RayActorError as error:  # the controller of the group was killed
                 lost += 1
                 if lost == MAX_LOST:
                     self._give_up(error)
@@ -81,24 +81,24 @@ class WorkerGroup:
                     return
 
     def _give_up(self, error: BaseException) -> None:
-        """Another slot may take what this one was working on."""
+        """Leave the order of this group to another one."""
         if not self._ending.is_set():
             self.error = error
-            self.broker.leave.remote(self.name)
+            self.broker.resign.remote(self.name)
 
     def _trainer(self, run_name: str) -> TorchTrainer:
         resources = {"GPU": 1.0} if self.use_gpu else {"CPU": 1.0}
         trainer = GroupTrainer(
-            slot_loop,
-            train_loop_config={"slot": self.name, "broker": self.broker, "orders": self.orders_per_start},
+            serve_orders,
+            train_loop_config={"group": self.name, "broker": self.broker, "orders": self.orders_per_start},
             scaling_config=ScalingConfig(
                 num_workers=self.workers, use_gpu=self.use_gpu, resources_per_worker=resources
             ),
             torch_config=ProcessGroup("nccl" if self.use_gpu else "gloo"),  # type: ignore[arg-type]
-            # attempts are counted per order by the broker, so Ray's own limit is off
+            # the broker counts attempts per order, so Ray's own limit is off
             run_config=RunConfig(
                 name=run_name, storage_path=self.scratch, failure_config=FailureConfig(max_failures=-1)
             ),
         )
-        trainer.unwanted = frozenset(_NO_USE_HERE if self.local else _NO_USE)
+        trainer.unwanted = frozenset(_UNUSED_LOCALLY if self.local else _UNUSED)
         return trainer

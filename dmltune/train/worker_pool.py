@@ -1,106 +1,145 @@
-"""Fixed experiments on warm slots, several at a time: folds, seeds, the rows of a table.
-
-A search decides after every validation who goes on; here everybody does. Each order trains in its own folder,
-where a killed training goes on from its last checkpoint and a finished one is only read.
-"""
+"""A pool of warm worker groups with their broker: what search, check, reproduce and train run on."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+import ray
 
 from dmltune.core import checkpoint
 from dmltune.errors import UserError
+from dmltune.resources import Resources
+from dmltune.train.broker import Broker
 from dmltune.train.orders import Order, TrialReport
-from dmltune.train.ray_session import ResourcePlan, plan, ray_session
-from dmltune.train.slots import Slots, running_slots
+from dmltune.train.ray_session import RaySession, ResourcePlan, plan_resources, ray_session
 from dmltune.train.stop_signals import stop_signals
+from dmltune.train.worker_group import WorkerGroup
 
-LOOK_S = 1.0  # how often the wish to stop and the slots' health are looked at, at least
-
-
-@contextlib.contextmanager
-def worker_pool(
-    *,
-    workers: int = 1,
-    concurrent: int | None = None,
-    isolation: Literal["slot", "trial"] = "slot",
-    address: str | None = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> Iterator[WorkerPool]:
-    """Warm slots until the block ends; `WorkerPool.train` may be called again and again.
-
-    Meanwhile the first Ctrl-C (or SIGTERM) ends what is being trained cleanly: `WorkerPool.stopped`.
-    """
-    # Ray takes the signals when it starts, so they are taken after it
-    with ray_session(address) as session, stop_signals(say) as stopped:
-        layout = plan(session, workers, concurrent)
-        with running_slots(session, layout, isolation) as slots:
-            yield WorkerPool(slots, layout, stopped)
+BROKER = "broker"
+END_S = 20.0  # how long a group may take to end by itself
+POLL_S = 1.0  # how often the stop signal and the health of the groups are looked at, at least
 
 
 @dataclass(frozen=True)
 class WorkerPool:
-    slots: Slots
-    layout: ResourcePlan
-    stopped: threading.Event  # somebody wants the end
+    """`stopped` is set by the first Ctrl-C or SIGTERM: leave what is under way in order."""
+
+    session: RaySession
+    plan: ResourcePlan
+    broker: Any
+    groups: tuple[WorkerGroup, ...]
+    stopped: threading.Event
+
+    def failure(self) -> BaseException | None:
+        """Return why no group is left to train anything; None while there is one."""
+        errors = [group.error for group in self.groups]
+        return next((error for error in errors if error), None) if all(errors) else None
+
+    def close(self, order_id: str) -> None:
+        self.broker.close.remote(order_id)
 
     def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]:
-        """(order id, report) for every validation of every order, as they come; the last one of an order is
-        finished or failed. Ends early, with orders under way closed, once `stopped` is set.
+        """Yield (order id, report) for every validation of every order, as they come.
+
+        The last report of an order is finished or failed. Ends early, with the orders under way closed, once
+        `stopped` is set. A folder with a checkpoint is continued; a finished one is only read.
         """
-        import ray
+        call = secrets.token_hex(4)  # the broker may still hold an order of an earlier call
+        left = deque(orders)
+        pending: dict[Any, tuple[Order, int]] = {}  # an answer to come → its order, the number before it
 
-        # the broker may still know an order of an earlier call that it was told to close
-        call = secrets.token_hex(4)
-        broker, left = self.slots.broker, deque(orders)
-        waiting: dict[Any, tuple[Order, int]] = {}  # an answer to come → its order, the number before it
-
-        def ask(order: Order, number: int) -> None:
-            waiting[broker.next_report.remote(order.id, number)] = (order, number)
+        def ask(order: Order, after: int) -> None:
+            pending[self.broker.next_report.remote(order, after)] = (order, after)
 
         def begin() -> None:
-            while left and len(waiting) < self.layout.concurrent:
+            while left and len(pending) < self.plan.concurrent:
                 order = left.popleft()
-                order = replace(order, id=f"{order.id}#{call}", threads=self.layout.threads)
-                ray.get(broker.post.remote(order))
-                ask(order, -1)
+                ask(replace(order, id=f"{order.id}#{call}", threads=self.plan.threads), -1)
 
         try:
             begin()
-            while waiting and not self.stopped.is_set():
-                ready, _ = ray.wait(list(waiting), timeout=LOOK_S)
-                if not ready and (failure := self.slots.failure()) is not None:
+            while pending and not self.stopped.is_set():
+                ready, _ = ray.wait(list(pending), timeout=POLL_S)
+                if not ready and (failure := self.failure()) is not None:
                     raise failure
                 for answer in ready:
-                    order, number = waiting.pop(answer)
-                    report: TrialReport | None = ray.get(answer)
-                    if report is None:  # the broker was restarted and does not know the order any more
-                        ray.get(broker.post.remote(order))
-                        ask(order, number)
-                        continue
+                    order, _ = pending.pop(answer)
+                    report: TrialReport = ray.get(answer)
                     if report.finished:
-                        ray.get(broker.close.remote(order.id))
-                        begin()  # the slot need not wait for whoever reads this report
+                        self.close(order.id)
+                        begin()  # the group need not wait for the reader of this report
                     else:
                         ask(order, report.number)
                     yield order.id.removesuffix(f"#{call}"), report
         finally:
             with contextlib.suppress(ray.exceptions.RayError):
-                ray.get([broker.close.remote(order.id) for order, _ in waiting.values()])
+                ray.get([self.broker.close.remote(order.id) for order, _ in pending.values()])
+
+
+@contextlib.contextmanager
+def worker_pool(resources: Resources, log: Callable[[str], None] = lambda text: None) -> Iterator[WorkerPool]:
+    """Run warm worker groups until the block ends."""
+    # Ray takes the signals when it starts, so they are taken after it
+    with ray_session(resources.address) as session, stop_signals(log) as stopped:
+        plan = plan_resources(session, resources)
+        broker = _start_broker(session)
+        orders_per_start = 1 if resources.isolation == "trial" else None
+        groups = tuple(
+            WorkerGroup(
+                name=f"group-{index}",
+                broker=broker,
+                workers=plan.workers,
+                use_gpu=plan.use_gpu,
+                local=session.local,
+                scratch=str(session.scratch / "train"),
+                orders_per_start=orders_per_start,
+            )
+            for index in range(plan.concurrent)
+        )
+        for group in groups:
+            group.start()
+        try:
+            yield WorkerPool(session, plan, broker, groups, stopped)
+        finally:
+            _end(broker, groups)
 
 
 def finished_report(folder: Path) -> TrialReport | None:
-    """The last report of a training that finished in this folder; None when something is left to do."""
+    """Return the last report of the training in this folder when it has finished, else None."""
     if not (folder / "last" / checkpoint.CHECKPOINT).is_file():
         return None
-    with contextlib.suppress(UserError):  # damaged: the worker says so
+    with contextlib.suppress(UserError):  # damaged: the worker reports it
         report = TrialReport(**checkpoint.load(folder / "last")[1]["report"])
         return report if report.finished else None
     return None
+
+
+def _start_broker(session: RaySession) -> Any:
+    options = {
+        "name": BROKER,
+        "namespace": session.namespace,
+        "num_cpus": 0,
+        "max_concurrency": 1000,
+        "max_restarts": -1,  # empty is enough: questions carry their orders, checkpoints are on disk
+        "max_task_retries": -1,
+    }
+    return ray.remote(Broker).options(**options).remote()
+
+
+def _end(broker: Any, groups: tuple[WorkerGroup, ...]) -> None:
+    for group in groups:
+        group.end()
+    with contextlib.suppress(ray.exceptions.RayError):
+        ray.get(broker.stop.remote(), timeout=END_S)
+    deadline = time.monotonic() + END_S
+    for group in groups:
+        group.join(max(0.1, deadline - time.monotonic()))
+    ray.kill(broker, no_restart=True)

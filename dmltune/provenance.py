@@ -1,0 +1,49 @@
+"""What code and which process made a run."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+PACKAGES = ("dmltune", "torch", "ray", "optuna", "mlflow")
+
+
+def version_tags() -> dict[str, str]:
+    """Return tags with the versions of the packages, and the commit when the code is a git clone."""
+    versions = {f"version.{name}": metadata.version(name) for name in PACKAGES}
+    commit = git_commit()
+    return versions | ({"git.commit": commit} if commit else {})
+
+
+def git_commit() -> str | None:
+    """Return the commit of this code, with `-dirty` when it was changed; None outside of a clone."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    folder = str(Path(__file__).parent)
+    command = [git, "-C", folder, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    return answer.stdout.strip() or None
+
+
+def this_process() -> str:
+    """Return host:pid:start, which names a process even after its pid was given to another."""
+    me = psutil.Process()
+    return f"{socket.gethostname()}:{me.pid}:{int(me.create_time())}"
+
+
+def has_ended(process: str) -> bool:
+    """Return whether `process` (host:pid:start) ran on this host and is gone."""
+    host, _, rest = process.partition(":")
+    pid, _, started = rest.partition(":")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        return int(psutil.Process(int(pid)).create_time()) != int(started)
+    except (psutil.NoSuchProcess, ValueError):
+        return True

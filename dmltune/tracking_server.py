@@ -1,0 +1,46 @@
+"""Does a tracking server answer? Asked once, within seconds: MLflow's own client retries for minutes."""
+
+from __future__ import annotations
+
+import http.client
+from urllib.parse import urlsplit
+
+from dmltune.errors import UserError
+from dmltune.store import without_password
+
+SECONDS = 5.0
+SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks")
+
+
+def require_answer(uri: str) -> None:
+    """Raise a UserError unless `uri` is an address MLflow understands and a server there answers."""
+    shown, remedy = (
+        without_password(uri),
+        "Check MLFLOW_TRACKING_URI, or unset it to use the store's own database.",
+    )
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise UserError(f"MLFLOW_TRACKING_URI must be an address; got {shown}. {remedy}") from None
+    scheme = parts.scheme.partition("+")[0]
+    if scheme not in SCHEMES and "://" in uri:
+        raise UserError(f"MLFLOW_TRACKING_URI must begin with {', '.join(SCHEMES)}; got {shown}. {remedy}")
+    if scheme not in ("http", "https"):
+        return
+    if not host:
+        raise UserError(f"MLFLOW_TRACKING_URI must name a host; got {shown}. {remedy}")
+    connect = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+    connection = connect(host, port, timeout=SECONDS)
+    try:
+        connection.request("GET", f"{parts.path.rstrip('/')}/health")
+        status = connection.getresponse().status
+    except (TimeoutError, OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise UserError(f"no tracking server answers at {shown} ({reason}). {remedy}") from None
+    finally:
+        connection.close()
+    if status >= 500:
+        raise UserError(
+            f"the tracking server at {shown} answers with error {status}. Look at its log, then try again."
+        )
