@@ -46,8 +46,8 @@ def trained_subject(name: str, found: Run, tracker: Tracker) -> EvaluatedModel:
         name=tags.get("dmltune.search", name),
         experiment=experiment,
         embedder=embedder,
-        step=int(about["step"]),
-        trained_on=about["data"],
+        step=about.step,
+        trained_on=about.data,
         trial=tags.get("dmltune.number", ""),
         run_id=run_id,
     )

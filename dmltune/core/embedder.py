@@ -107,6 +107,11 @@ class Embedder(nn.Module):
             self.cut.set_inference()
         return self
 
+    def standardise_with(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        """Standardise the pixels of images with these numbers of each channel from now on."""
+        for buffer, values in ((self.mean, mean), (self.std, std)):
+            buffer.copy_(buffer.new_tensor(values).view(1, 3, 1, 1))
+
     def _standardised(self, images_B3HW: Tensor) -> Tensor:
         pixels = images_B3HW.to(dtype=self.mean.dtype, memory_format=torch.channels_last)
         if images_B3HW.is_floating_point():

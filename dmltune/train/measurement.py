@@ -52,7 +52,7 @@ def examine(order: Order, device: torch.device) -> None:
     meta = {
         "opening": order.opening,
         "fingerprint": images.fingerprint,
-        "step": about["step"],
+        "step": about.step,
         "metrics": mean_figures(figures, KS),
         "geometry": geometry(emb_ND, labels_N),
         "distances": {

@@ -19,6 +19,7 @@ from dmltune.core.fit import Progress, fit
 from dmltune.data.feed import ImageFeed
 from dmltune.experiment import Experiment
 from dmltune.train.build import build_run, training_images
+from dmltune.train.inference import inference_settings
 from dmltune.train.measurement import examine
 from dmltune.train.orders import Order, TrialReport
 
@@ -40,8 +41,9 @@ def run_trial(
     try:
         if (last / checkpoint.CHECKPOINT).is_file():
             tensors, meta = checkpoint.load(last)
-            run.restore(tensors, meta["run"])
-            report = TrialReport(**meta["report"])
+            with checkpoint.reading(last / checkpoint.CHECKPOINT):
+                run.restore(tensors, meta["run"])
+                report = TrialReport(**meta["report"])
             if report.finished:
                 examine(order, device)
             yield report
@@ -85,11 +87,14 @@ def _report(number: int, progress: Progress, busy_s: float) -> TrialReport:
 
 
 def _save_best(folder: Path, run: Any, experiment: Experiment, order: Order, progress: Progress) -> None:
-    description = {
-        "experiment": experiment.to_dict(),
-        "normalise": run.objective.embedder.normalise,
-        "data": training_images(experiment, order.data_root).fingerprint,
-        "step": progress.step,
-        "validation": progress.metrics,
-    }
+    images, embedder = training_images(experiment, order.data_root), run.objective.embedder
+    description = checkpoint.ModelDescription(
+        experiment=experiment.to_dict(),
+        data=images.fingerprint,
+        step=progress.step,
+        validation=progress.metrics,
+        crop_margin=images.margin,
+        normalise=embedder.normalise,
+        **inference_settings(experiment, embedder),
+    )
     checkpoint.save_model(folder, run.best_weights, description)
