@@ -117,7 +117,7 @@ def test_every_tunable_parameter_has_a_default_and_every_number_a_range(name: st
         if isinstance(parameter.default, float) or type(parameter.default) is int:
             limits = components.range_of(parameter)
             assert limits is not None
-            assert limits.contains(parameter.default)
+            assert components.contains(limits, parameter.default)
 
 
 @pytest.mark.parametrize(("name", "example", "started"), CASES)

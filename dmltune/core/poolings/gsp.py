@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated, Literal, NamedTuple
 
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import greedy_k_center, lip, pairwise_distance
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._transport import Transport, partial_transport, transport
@@ -61,10 +61,10 @@ class Gsp(Pooling):
         self,
         *,
         channels: int,
-        prototypes: Annotated[int, Range(1, None)] = 64,
-        mu: Annotated[float, Range(0, 1, low_open=True)] = 0.3,
-        epsilon: Annotated[float, Range(0, None, low_open=True)] = 5.0,
-        iterations: Annotated[int | None, Range(1, None)] = None,
+        prototypes: Annotated[int, Ge(1)] = 64,
+        mu: Annotated[float, Interval(gt=0, le=1)] = 0.3,
+        epsilon: Annotated[float, Gt(0)] = 5.0,
+        iterations: Annotated[int | None, Ge(1)] = None,
         under: Literal["sum", "max"] = "sum",
     ) -> None:
         super().__init__()

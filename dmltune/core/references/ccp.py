@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import greedy_k_center, lip
 from dmltune.core.references import Pool, References
 from dmltune.errors import UserError
@@ -42,11 +42,11 @@ class Ccp(References):
         *,
         num_classes: int,
         dim: int,
-        proxies: Annotated[int, Range(1, None)] = 8,
-        pool_size: Annotated[int, Range(1, None)] = 12,
-        proximal_weight: Annotated[float, Range(0, None)] = 2e-4,
-        patience: Annotated[int, Range(1, None)] = 3,
-        batch_weight: Annotated[float, Range(0, None)] = 0.1,
+        proxies: Annotated[int, Ge(1)] = 8,
+        pool_size: Annotated[int, Ge(1)] = 12,
+        proximal_weight: Annotated[float, Ge(0)] = 2e-4,
+        patience: Annotated[int, Ge(1)] = 3,
+        batch_weight: Annotated[float, Ge(0)] = 0.1,
     ) -> None:
         super().__init__()
         if pool_size < proxies:
