@@ -125,6 +125,20 @@ def build(package_name: str, component_name: str, given: dict[str, Any], chosen:
     return cls(**values)
 
 
+def build_module(
+    package_name: str, component_name: str, given: dict[str, Any], chosen: dict[str, Any]
+) -> Any:
+    """`build` for a torch module: its weights are float32, whatever torch's default type is."""
+    import torch
+
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        return build(package_name, component_name, given, chosen)
+    finally:
+        torch.set_default_dtype(default)
+
+
 def _full(package_name: str) -> str:
     return package_name if "." in package_name else f"dmltune.core.{package_name}"
 

@@ -80,7 +80,9 @@ class ZeroShot(nn.Module):
         super().__init__()
         self.weight, self.ridge, self.scale = weight, ridge, scale
         size = attributes if dim is None else dim
-        self.class_embeddings = nn.Parameter(torch.randn(num_classes, size) * (2 / num_classes) ** 0.5)
+        self.class_embeddings = nn.Parameter(
+            torch.randn(num_classes, size, dtype=torch.float32) * (2 / num_classes) ** 0.5
+        )
 
     def forward(self, attributes_BM: Tensor, labels_B: Tensor) -> Tensor:
         return zero_shot_loss(attributes_BM, labels_B, self.class_embeddings, self.ridge, self.scale)

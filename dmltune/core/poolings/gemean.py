@@ -35,7 +35,7 @@ class Gemean(Pooling):
 
     def __init__(self, *, power: Annotated[float, Ge(1)] = 3.0) -> None:
         super().__init__()
-        self.power = nn.Parameter(torch.tensor(float(power)))
+        self.power = nn.Parameter(torch.tensor(power, dtype=torch.float32))
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
         return generalised_mean(local_features(features_BDHW), self.power)

@@ -70,7 +70,9 @@ class Gsp(Pooling):
         super().__init__()
         self.attributes, self.start_points = prototypes, 4 * prototypes
         self.mu, self.epsilon, self.iterations, self.under = mu, epsilon, iterations, under
-        self.prototypes = nn.Parameter(torch.randn(prototypes, channels) * (0.1 / channels**0.5))
+        self.prototypes = nn.Parameter(
+            torch.randn(prototypes, channels, dtype=torch.float32) * (0.1 / channels**0.5)
+        )
         self.register_buffer("started", torch.tensor(False))
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
@@ -102,7 +104,9 @@ class Gsp(Pooling):
         chosen_MD = points_ND[picks[torch.arange(total, device=picks.device) % len(picks)]].to(
             self.prototypes
         )
-        noise_MD = torch.randn(chosen_MD.shape, generator=torch.Generator().manual_seed(0))
+        noise_MD = torch.randn(
+            chosen_MD.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32
+        )
         noise_MD[: len(picks)] = 0
         self.prototypes.copy_(chosen_MD + noise_MD.to(chosen_MD) * (_JITTER / chosen_MD.shape[1] ** 0.5))
         self.started.fill_(True)

@@ -37,7 +37,7 @@ class Solar(Pooling):
         self.key = nn.Linear(channels, width)
         self.value = nn.Linear(channels, width)
         self.output = nn.Linear(width, channels)
-        self.power = nn.Parameter(torch.tensor(float(power)))
+        self.power = nn.Parameter(torch.tensor(power, dtype=torch.float32))
         nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 

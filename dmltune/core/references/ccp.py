@@ -55,15 +55,15 @@ class Ccp(References):
             )
         self.pool_size, self.patience = pool_size, patience
         self.proximal_weight, self.batch_weight = proximal_weight, batch_weight
-        self.proxies = nn.Parameter(torch.zeros(num_classes, proxies, dim))
+        self.proxies = nn.Parameter(torch.zeros(num_classes, proxies, dim, dtype=torch.float32))
         self.register_buffer(
             "proxy_labels", torch.arange(num_classes).repeat_interleave(proxies), persistent=False
         )
-        self.register_buffer("best_proxies", torch.zeros(num_classes, proxies, dim))
+        self.register_buffer("best_proxies", torch.zeros(num_classes, proxies, dim, dtype=torch.float32))
         self.register_buffer(
-            "anchor_W", torch.zeros(0)
+            "anchor_W", torch.zeros(0, dtype=torch.float32)
         )  # θ*; empty during the first projection, where λ is 0
-        self.register_buffer("best_W", torch.zeros(0))
+        self.register_buffer("best_W", torch.zeros(0, dtype=torch.float32))
         self.register_buffer("best_score", torch.tensor(-torch.inf, dtype=torch.float64))
         self.register_buffer("projection", torch.tensor(1))
         self.register_buffer("stale", torch.tensor(0))

@@ -45,7 +45,7 @@ class Xbm(References):
     ) -> None:
         super().__init__()
         self.size, self.start_step, self.weight = size, start_step, weight
-        self.register_buffer("memory", torch.zeros(size, dim))
+        self.register_buffer("memory", torch.zeros(size, dim, dtype=torch.float32))
         self.register_buffer("memory_labels", torch.zeros(size, dtype=torch.long))
         self.register_buffer("held", torch.tensor(0))
         self.register_buffer("next_slot", torch.tensor(0))

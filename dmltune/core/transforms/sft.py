@@ -92,7 +92,7 @@ class Sft(Transform):
         self.centres = Centres(num_classes, dim)
         self.variation = Variation(dim, energy) if form == "ftl" else None
         if centres == "random":
-            directions_CD = torch.randn(num_classes, dim, generator=self._generator())
+            directions_CD = torch.randn(num_classes, dim, generator=self._generator(), dtype=torch.float32)
             self.centres.values.copy_(l2_normalise(directions_CD))
 
     def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
