@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Annotated
 
-from dmltune.core.components import Range
+from annotated_types import Ge
+
 from dmltune.search.samplers import startup_trials
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class Gp:
     """Gaussian process with expected improvement (Optuna's GPSampler)."""
 
-    def __init__(self, startup_trials: Annotated[int, Range(1, None)] | None = None) -> None:
+    def __init__(self, startup_trials: Annotated[int, Ge(1)] | None = None) -> None:
         self.startup_trials = startup_trials
 
     def build(self, trials: int, seed: int) -> BaseSampler:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from dmltune.core.components import Range
+from annotated_types import Ge, Interval
+
 from dmltune.search.schedulers import Budget
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Asha:
     2020)."""
 
     def __init__(
-        self, reduction: Annotated[int, Range(2, None)] = 3, rungs: Annotated[int, Range(1, 10)] = 2
+        self, reduction: Annotated[int, Ge(2)] = 3, rungs: Annotated[int, Interval(ge=1, le=10)] = 2
     ) -> None:
         self.reduction, self.rungs = reduction, rungs
 
