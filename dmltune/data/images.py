@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Part = Literal["train", "test"]
+Missing = Literal["error", "skip"]  # what to do about listed images that are missing or unreadable
 Ints = NDArray[np.int64]
 Pixels = NDArray[np.uint8]  # one image, (H, W, C)
 Indices = Sequence[int] | Ints
@@ -38,7 +39,8 @@ class ImageSet:
     category_names: tuple[str, ...] = ()
     margin: float = PHOTO_MARGIN
     key: str = ""
-    query_N: NDArray[np.bool_] | None = None  # asks (else it is in the gallery); None: every image does both
+    query_N: NDArray[np.bool_] | None = None  # query, or else gallery; None: every image is both
+    skipped: tuple[str, ...] = ()  # paths in the lists that were left out
 
     def __len__(self) -> int:
         return len(self.labels_N)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmltune.data.catalog._files import Source
+from dmltune.data.files import open_regular
 from dmltune.data.images import ImageSet
 from dmltune.data.pairs import COMPARED, FACES, LFW, Pairs, ijbc, lfw
 from dmltune.errors import UserError
@@ -47,8 +48,9 @@ def read_pairs(path: Path) -> Pairs:
 def pair_images(pairs: Pairs, listed: Path) -> ImageSet:
     """The files as a set without classes, all there when it is made."""
     paths = [str(file.absolute()) for file in pairs.files]
-    nobody = np.zeros(len(paths), dtype=np.int64)
-    return SOURCE.images("test", listed.parent, paths, nobody, ("",), within=Path("/"), listed=listed)
+    labels_N = np.zeros(len(paths), dtype=np.int64)
+    listing = SOURCE.listing("test", listed.parent, paths, labels_N, ("",), within=Path("/"), listed=listed)
+    return listing.image_set()
 
 
 def scores(pairs: Pairs, emb_FD: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -64,7 +66,7 @@ def scores(pairs: Pairs, emb_FD: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def _table(path: Path) -> Pairs:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_regular(path, encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file, restval=""))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path} cannot be read ({error})") from None

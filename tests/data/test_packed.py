@@ -48,7 +48,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (tmp_path / "memory").mkdir()
     monkeypatch.setattr(cache, "MEMORY", tmp_path / "memory")
     yield tmp_path / "cache"
-    cache._let_go()
+    cache._release_memory()
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dmltune.data.catalog._files import Source, dense
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import Listing, Source, dense
+from dmltune.data.images import Part
 
 WHOLE = "cars_annos.mat"
 META = "devkit/cars_meta.mat"
@@ -24,7 +24,7 @@ CLASSES: dict[Part, range] = {"train": range(1, 99), "test": range(99, 197)}  # 
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (8054, 98), "test": (8131, 98)}  # images, classes
 
 
-def load(part: Part, root: Path | None = None) -> ImageSet:
+def load(part: Part, root: Path | None = None) -> Listing:
     """`root` is the folder with the annotations or the one that has it as `cars196`."""
     folder = SOURCE.find(root)
     try:
@@ -35,7 +35,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
     if not chosen or max(number for _, number in chosen) > len(names):
         raise SOURCE.broken(f"{listed} lists {len(chosen)} images of the {part} classes, {len(names)} names")
     numbers, _, labels_N = dense(np.array([number for _, number in chosen], dtype=np.int64))
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         folder,
         [path for path, _ in chosen],

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dmltune.data.catalog._files import REMEDY, Source
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import REMEDY, Listing, Source
+from dmltune.data.images import Part
 from dmltune.errors import UserError
 
 FOLDER = "faces"
@@ -16,7 +16,7 @@ SOURCE = Source("faces", (FOLDER,), ())
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 
 
-def load(part: Part, root: Path | None = None) -> ImageSet:
+def load(part: Part, root: Path | None = None) -> Listing:
     """`root` has the folder faces, or is such a folder with `train` in it."""
     folder = _find(root)
     within = folder / part
@@ -35,7 +35,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
         names += [person.name] if found else []
     if not paths:
         raise UserError(f"faces: no image in the folders of {people}; put a folder for each person there.")
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         people,
         paths,

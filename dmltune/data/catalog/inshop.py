@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dmltune.data.catalog._files import Source
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import Listing, Source
+from dmltune.data.images import Part
 
 LIST = "list_eval_partition.txt"
 SOURCE = Source(
@@ -21,7 +21,7 @@ STATUS: dict[Part, tuple[str, ...]] = {"train": ("train",), "test": ("query", "g
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (25882, 3997), "test": (26830, 3985)}
 
 
-def load(part: Part, root: Path | None = None) -> ImageSet:
+def load(part: Part, root: Path | None = None) -> Listing:
     """`root` is the folder with Eval and img (or Img/img), or the one it is in."""
     folder = SOURCE.find(root)
     listed = next(folder / file for (file,) in SOURCE.layouts if (folder / file).is_file())
@@ -37,7 +37,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
     # MEN/Denim and WOMEN/Denim are two of the 23: img/MEN/Denim/id_00000080/01_1_front.jpg
     kinds, category_N = np.unique(["/".join(path.split("/")[1:3]) for path in paths], return_inverse=True)
     query_N = np.array([row[2] == "query" for row in chosen]) if part == "test" else None
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         folder,
         paths,

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from dmltune.data.catalog._files import Source, dense
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import Listing, Source, dense
+from dmltune.data.images import Part
 from dmltune.errors import UserError
 
 TRAIN = "train_test_split/train_list.txt"
@@ -20,7 +20,7 @@ SOURCE = Source("vehicleid", ("VehicleID_V1.0", "VehicleID"), ((TRAIN, MODELS),)
 PUBLISHED: dict[Part, tuple[int | None, int]] = {"train": (None, 13164), "test": (None, 2400)}
 
 
-def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400] = 2400) -> ImageSet:
+def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400] = 2400) -> Listing:
     """`root` is the folder VehicleID_V1.0 or the one it is in; `vehicles` chooses the test list."""
     if vehicles not in SIZES:
         raise UserError(f"vehicleid: vehicles must be 800, 1600 or 2400; got {vehicles!r}")
@@ -34,7 +34,7 @@ def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400
     model_C = np.array([model_of.get(vehicle, -1) for vehicle in classes.tolist()], dtype=np.int64)
     models = np.unique(model_C[model_C >= 0])
     category_C = np.where(model_C >= 0, np.searchsorted(models, model_C), -1)
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         folder,
         [f"{name}.jpg" for name, _ in rows],
