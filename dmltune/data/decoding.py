@@ -28,7 +28,11 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 class UnreadableImageError(Exception):
-    """The bytes of a file are no image that can be decoded. The message is the reason."""
+    """A file cannot be decoded as an image; `unidentified`: not even its format is known."""
+
+    def __init__(self, error: Exception) -> None:
+        self.unidentified = isinstance(error, UnidentifiedImageError)
+        super().__init__(_reason(error))
 
 
 @contextlib.contextmanager
@@ -43,7 +47,7 @@ def opened(stream: IO[bytes]) -> Iterator[Image.Image]:
                 raise Image.DecompressionBombError
             yield image
     except DAMAGED as error:
-        raise UnreadableImageError(_reason(error)) from error
+        raise UnreadableImageError(error) from error
 
 
 def decode(file: Path, convert: Callable[[Image.Image], Image.Image], side: int | None = None) -> Pixels:
@@ -57,7 +61,7 @@ def decode(file: Path, convert: Callable[[Image.Image], Image.Image], side: int 
                 image.draft("RGB", (side, side))
             return from_pil(convert(image))
     except OSError as error:
-        raise UnreadableImageError(_reason(error)) from error
+        raise UnreadableImageError(error) from error
 
 
 def verify_content(content: bytes) -> None:

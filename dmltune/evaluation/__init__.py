@@ -55,7 +55,7 @@ def evaluate(
     has a line of this `kind` for every look at test classes.
 
     `clustering` adds NMI and F1 of k-means with as many clusters as classes, `pairs` (a list that
-    data.pair_lists reads) whether two images show the same: accuracy and TAR at FAR.
+    data.pairs reads) whether two images show the same: accuracy and TAR at FAR.
     """
     if split is not None and split not in SPLITS:
         raise UserError(f"--split must be validation or test; got '{split}'{nearest(split, SPLITS)}")

@@ -18,7 +18,7 @@ from dmltune.errors import UserError, nearest
 
 
 def names() -> tuple[str, ...]:
-    """The data sets there are, without importing any of them."""
+    """Return the names of the data sets without importing them."""
     return tuple(
         sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
     )
@@ -69,17 +69,17 @@ def _loaded(name: str, part: Part, root: Path | None, options: dict[str, Any]) -
 
 
 def published(name: str) -> dict[Part, tuple[int | None, int | None]]:
-    """Images and classes of the parts that a data set has whole, as far as they are known."""
+    """Return the published numbers of images and classes of each part, None where not known."""
     numbers: dict[Part, tuple[int | None, int | None]]
     numbers = getattr(importlib.import_module(f"{__name__}.{name}"), "PUBLISHED", {})
     return numbers
 
 
 def lacking(images: ImageSet) -> str:
-    """What a part has of what was published, if not all of it: 12 of 8,054 images, 4 of 98 classes."""
-    found = len(images), images.num_classes
+    """Return what a part lacks of what was published, or "": 12 of 8,054 images, 4 of 98 classes."""
+    counts = len(images), images.num_classes
     full = published(images.name).get(images.part, (None, None))
-    pairs = zip(found, full, ("images", "classes"), strict=True)
+    pairs = zip(counts, full, ("images", "classes"), strict=True)
     known = [(have, whole, what) for have, whole, what in pairs if whole is not None]
     if all(have == whole for have, whole, _ in known):
         return ""

@@ -1,8 +1,7 @@
-"""What the loaders of photos share: finding a copy, reading its lists, reading its images."""
+"""What the loaders of photos share: find a copy, read its lists, and read its images."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ from PIL import Image
 from dmltune.data.cache import cached
 from dmltune.data.decoding import UnreadableImageError, decode
 from dmltune.data.files import open_regular, printable, regular_stat
-from dmltune.data.images import ImageSet, Ints, Missing, Part, Pixels
+from dmltune.data.images import ImageSet, Ints, Missing, Part, Pixels, short_hash
 from dmltune.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -31,8 +30,9 @@ NAMED = 5  # skipped images in the log
 
 @dataclass(frozen=True)
 class Source:
-    """A published data set. A copy of it lies in one of `folders`, the official name first, and has all
-    files of one of the `layouts`.
+    """A published data set.
+
+    A copy is in one of `folders`, the official name first, and has all files of one of the `layouts`.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Source:
     layouts: tuple[tuple[str, ...], ...]
 
     def find(self, root: Path | None) -> Path:
-        """The folder of the copy: `root` or DMLTUNE_DATA itself or a folder in it."""
+        """Return the folder of the copy: `root` or $DMLTUNE_DATA, or a folder in it."""
         base = self.base(root)
         for folder in (*(base / name for name in self.folders), base):
             if any(all((folder / file).is_file() for file in layout) for layout in self.layouts):
@@ -65,7 +65,7 @@ class Source:
             raise self.broken(f"{file} cannot be read ({error})") from error
 
     def table(self, file: Path, columns: int, header: int = 0) -> list[list[str]]:
-        """The fields of every line after the header; blank lines are skipped."""
+        """Return the fields of every line after the header; blank lines are skipped."""
         rows = []
         for number, line in enumerate(self.lines(file)[header:], header + 1):
             fields = line.split()
@@ -81,7 +81,7 @@ class Source:
         try:
             return np.array([int(field) for field in fields], dtype=np.int64)
         except ValueError as error:
-            raise self.broken(f"{file} has a word where a number belongs ({error})") from error
+            raise self.broken(f"{file} has text in place of a number ({error})") from error
 
     def listing(
         self,
@@ -127,7 +127,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The images that the lists of a data set name; no file of them has been looked at.
+    """The images that the lists of a data set name, before a look at their files.
 
     `images` reads them, and has no fingerprint. `paths` are those of `files` in the lists.
     """
@@ -174,7 +174,7 @@ class Listing:
         return replace(
             images,
             fingerprint=_hash(images.class_names, listing, *self.details, *([skipped] if skipped else [])),
-            key=_hash(str(self.folder.resolve()), listing, [stat.st_mtime_ns for stat in stats.values()]),
+            key=_hash(os.path.realpath(self.folder), listing, [stat.st_mtime_ns for stat in stats.values()]),
             skipped=skipped,
         )
 
@@ -227,10 +227,10 @@ def _undecodable(images: ImageSet) -> list[int]:
 
 
 def dense(values: Ints) -> tuple[Ints, Ints, Ints]:
-    """The distinct values in order, where each is first, and every value as its place among them."""
+    """Return the distinct values in order, the first index of each, and every value as its rank."""
     distinct, first, place_N = np.unique(values, return_index=True, return_inverse=True)
     return distinct, first, place_N.astype(np.int64)
 
 
 def _hash(*content: object) -> str:
-    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+    return short_hash(repr(content).encode())

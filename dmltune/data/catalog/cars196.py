@@ -25,11 +25,11 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (8054, 98), "test": (8131, 98
 
 
 def load(part: Part, root: Path | None = None) -> Listing:
-    """`root` is the folder with the annotations or the one that has it as `cars196`."""
+    """List the images of a part; `root` is the folder with the annotations, or its parent."""
     folder = SOURCE.find(root)
     try:
         listed, rows, names = _whole(folder) if (folder / WHOLE).is_file() else _halves(folder)
-    except Exception as error:  # scipy raises many kinds for a damaged file
+    except Exception as error:  # scipy raises many types for a damaged file
         raise SOURCE.broken(f"the annotations in {folder} cannot be read ({error!r})") from error
     chosen = [(path, number) for path, number in rows if number in CLASSES[part]]
     if not chosen or max(number for _, number in chosen) > len(names):
@@ -53,7 +53,7 @@ def _whole(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:
 
 
 def _halves(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:
-    """Either half of the devkit has images of every class: this is not the split of the papers."""
+    """Read the devkit; both of its halves have images of every class, unlike the papers' split."""
     rows = []
     for images, file in HALVES.items():
         rows += _rows(_mat(folder / file)["annotations"], "fname", f"{images}/")

@@ -1,5 +1,7 @@
-"""CUB-200-2011: 11,788 photos of 200 birds in the original layout. The first 100 classes train, the last 100
-test."""
+"""CUB-200-2011: 11,788 photos of 200 birds in the original layout.
+
+The first 100 classes train, the last 100 test.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (5864, 100), "test": (5924, 1
 
 
 def load(part: Part, root: Path | None = None) -> Listing:
-    """`root` is the folder CUB_200_2011 or the one it is in. Only images of the part are looked at."""
+    """List the images of a part; `root` is the folder CUB_200_2011, or its parent."""
     folder = SOURCE.find(root)
     classes, paths, labels = (_table(folder / name) for name in LISTS)
     wanted = [number for number in CLASSES[part] if str(number) in classes]

@@ -1,5 +1,7 @@
-"""faces: aligned faces, a folder for each person: faces/train/PERSON/*.jpg and, to test on, other people in
-faces/test/PERSON/*.jpg. Without a folder train every folder but test is a person to train on."""
+"""faces: aligned faces, a folder for each person: faces/train/PERSON/*.jpg and faces/test/PERSON/*.jpg.
+
+Without a folder train every folder but test is a person to train on.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 
 
 def load(part: Part, root: Path | None = None) -> Listing:
-    """`root` has the folder faces, or is such a folder with `train` in it."""
+    """List the images of a part; `root` has the folder faces, or is this folder."""
     folder = _find(root)
     within = folder / part
     if part == "test" and not within.is_dir():
@@ -29,10 +31,10 @@ def load(part: Part, root: Path | None = None) -> Listing:
     for person in sorted(entry for entry in people.iterdir() if entry.is_dir()):
         if person.name.startswith(".") or (people == folder and person.name == "test"):
             continue
-        found = sorted(file.name for file in person.iterdir() if file.suffix.lower() in SUFFIXES)
-        paths += [f"{person.name}/{name}" for name in found]
-        labels += [len(names)] * len(found)
-        names += [person.name] if found else []
+        files = sorted(file.name for file in person.iterdir() if file.suffix.lower() in SUFFIXES)
+        paths += [f"{person.name}/{name}" for name in files]
+        labels += [len(names)] * len(files)
+        names += [person.name] if files else []
     if not paths:
         raise UserError(f"faces: no image in the folders of {people}; put a folder for each person there.")
     return SOURCE.listing(
@@ -43,7 +45,7 @@ def load(part: Part, root: Path | None = None) -> Listing:
         names,
         within=people,
         listed=people,
-        margin=1.0,  # aligned and cropped already: evaluation looks at the whole frame
+        margin=1.0,  # aligned and cropped already: evaluation uses the whole frame
     )
 
 

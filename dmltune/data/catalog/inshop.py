@@ -1,5 +1,7 @@
-"""In-shop Clothes Retrieval (DeepFashion): 52,712 photos of 7,982 clothes in 23 categories. The test half has
-queries and a gallery."""
+"""In-shop Clothes Retrieval (DeepFashion): 52,712 photos of 7,982 clothes in 23 categories.
+
+The test half has queries and a gallery.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from dmltune.data.catalog._files import Listing, Source
+from dmltune.data.files import printable
 from dmltune.data.images import Part
 
 LIST = "list_eval_partition.txt"
@@ -22,13 +25,13 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (25882, 3997), "test": (26830
 
 
 def load(part: Part, root: Path | None = None) -> Listing:
-    """`root` is the folder with Eval and img (or Img/img), or the one it is in."""
+    """List the images of a part; `root` is the folder with Eval and img (or Img/img), or its parent."""
     folder = SOURCE.find(root)
     listed = next(folder / file for (file,) in SOURCE.layouts if (folder / file).is_file())
     rows = SOURCE.table(listed, columns=3, header=2)  # image_name item_id evaluation_status
-    promised = SOURCE.lines(listed)[0].strip()
-    if promised != str(len(rows)):
-        raise SOURCE.broken(f"{listed} promises {promised} images and lists {len(rows)}")
+    count = SOURCE.lines(listed)[0].strip()
+    if count != str(len(rows)):
+        raise SOURCE.broken(f"{listed} claims {printable(count, 20)} images and lists {len(rows)}")
     chosen = [row for row in rows if row[2] in STATUS[part]]
     if not chosen:
         raise SOURCE.broken(f"{listed} lists no {part} image")

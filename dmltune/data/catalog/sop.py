@@ -13,7 +13,7 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (59551, 11318), "test": (6050
 
 
 def load(part: Part, root: Path | None = None) -> Listing:
-    """`root` is the folder Stanford_Online_Products or the one it is in. A part reads its own list only."""
+    """List the images of a part; `root` is the folder Stanford_Online_Products, or its parent."""
     folder = SOURCE.find(root)
     listed = folder / LISTS[part]
     rows = SOURCE.table(listed, columns=4, header=1)  # image_id class_id super_class_id path
