@@ -63,7 +63,7 @@ def download(
             most = max(most, arrived(file))
             failures = 1 if reached else failures + 1
             if failures > RETRIES or not _is_transient(error, most > 0):
-                partial = f", which continues after {amount(most)}" if most else ""
+                partial = f" (it continues after {amount(most)})" if most else ""
                 raise UserError(
                     f"{url} cannot be fetched ({_reason(error)}); try again later{partial}, or fetch it by"
                     " other means and name it with --archive."
