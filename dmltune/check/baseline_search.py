@@ -10,9 +10,9 @@ from dmltune.check.finished_search import FinishedSearch
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
+from dmltune.experiment.model import build
 from dmltune.experiment.problems import Problem
-from dmltune.experiment.schema.build import build
-from dmltune.experiment.space.validation import lay_reference_point, validate_space
+from dmltune.experiment.validation import lay_reference_point, validate_space
 from dmltune.resources import Locations, Resources
 from dmltune.search.state import Watch
 

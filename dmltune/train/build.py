@@ -112,6 +112,7 @@ def build_objective(experiment: Experiment, feed: ImageFeed) -> Objective:
     dim, classes, chosen = dimensions(experiment), feed.num_classes, experiment.references
     refs = references.load(chosen.name, classes, dim, **chosen.parameters)
     loss = losses.load(experiment.loss.name, classes, dim, **experiment.loss.parameters)
+    torch.manual_seed(experiment.seed)  # the network is the same whatever the loss and references draw
     embedder = build_embedder(experiment, refs.normalise)
     if not learns(embedder):
         raise UserError(
@@ -204,7 +205,8 @@ def options_of(experiment: Experiment) -> Options:
 
 
 def validate_experiment(experiment: Experiment, locations: Locations, workers: int = 1) -> str:
-    """Build what Ray's workers would build, so that mistakes show before Ray starts: data, split, batch, weights.
+    """Build what Ray's workers would build, so that mistakes show before Ray starts: data, split, batch,
+    weights.
 
     Return the fingerprint of the training images.
     """
