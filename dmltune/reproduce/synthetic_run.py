@@ -1,4 +1,4 @@
-"""The synthetic study as one tracked run: every training, the means, the picture."""
+"""The synthetic study as one tracked run with the means and the picture."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ def run_synthetic(
     finally:
         torch.set_num_threads(threads)
     run.end("complete")
-    rows = tuple(
-        _row([outcome for outcome in outcomes if outcome.pooling == pooling]) for pooling in POOLINGS
-    )
+    rows = tuple(_row([each for each in outcomes if each.pooling == pooling]) for pooling in POOLINGS)
     score = {row.pooling: row.map_at_r for row in rows}
     hulls = next(outcome.overlapping_hulls for outcome in drawn if outcome.pooling == "gsp")
     return SyntheticStudy(name, rows, score["gsp"] - score["gap"], 0, hulls, picture)
