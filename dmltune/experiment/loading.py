@@ -36,7 +36,7 @@ class SpaceInfo:
         return bool(self.parameters)
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Origin:
     """Where a value was written; a later layer has the higher rank."""
 
@@ -75,7 +75,7 @@ class Layers:
             while path and path not in self.origins:
                 path = path[:-1]
             origins += [self.origins[path]] if path else []
-        return max(origins).text if origins else ""
+        return max(origins, key=lambda origin: origin.rank).text if origins else ""
 
     def _fix(self, over: Mapping[str, Any]) -> None:
         """Drop the keys of `search` that this layer gives a value."""
@@ -181,7 +181,9 @@ def _info(name: str, file: File) -> SpaceInfo:
             layers.lay(document.tree, _lines(rank, shown, document.lines))
         search = layers.tree.get("search") or {}
         if not isinstance(search, Mapping):
-            raise Problem(f"search must be a mapping of 'key: value' lines; got {kind_of(search)}.", ("search",))
+            raise Problem(
+                f"search must be a mapping of 'key: value' lines; got {kind_of(search)}.", ("search",)
+            )
         parameters = tuple(Parameter.parse(key, specification) for key, specification in search.items())
     except UserError as error:
         return SpaceInfo(printable(name), "", file, error=str(error))

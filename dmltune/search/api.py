@@ -125,7 +125,7 @@ def _run(
                 experiment,
                 logbook,
                 Proposer(
-                    experiment.space, experiment.sampler, _direction(experiment), points,
+                    experiment.space, experiment.sampler.name, _direction(experiment), points,
                     seed=experiment.seed + 1000 * len(known),  # a resumed search does not draw points again
                 ),
                 points=points,

@@ -43,7 +43,7 @@ class ProtectingAsha(AsyncHyperBandScheduler):
 
 def scheduler_for(experiment: Experiment, history: Iterable[FrozenTrial]) -> TrialScheduler:
     """The scheduler the experiment asks for, with the history of finished trials."""
-    if experiment.scheduler == "none":
+    if experiment.scheduler.name == "fifo":
         return FIFOScheduler()  # type: ignore[no-untyped-call]
     last, every = experiment.max_steps, experiment.validate_every
     first = min(last, max(every, last // REDUCTION**RUNGS_BELOW_END))
