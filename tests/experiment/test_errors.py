@@ -179,7 +179,7 @@ def test_a_wrong_file_is_told(message: Message, text: str, expected: str) -> Non
         ),
         ("max_steps", "an override is key=value, such as max_steps=300."),
         ("=3", "an override is key=value"),
-        ("a..b=3", "a key is words with dots between them"),
+        ("a..b=3", "a key is names with dots between them"),
         ("max_stepz=3", "unknown key 'max_stepz'; did you mean 'max_steps'?"),
         ("max_steps=", "max_steps must be a whole number; got nothing (null)."),
         ("max_steps=nan", "max_steps must be a whole number; got the text 'nan'."),

@@ -1,8 +1,8 @@
 """Read one YAML text as plain values with the line of every key.
 
 A settings file needs mappings with unique text keys, lists, and the scalars of YAML 1.2's core schema
-(`none`, `on` and `yes` are texts, `1e-5` is a number). Anchors, tags, merge keys and several documents are refused:
-`extends` replaces them, and no file expands to more than its own text.
+(`none`, `on` and `yes` are texts, `1e-5` is a number). Anchors, tags, merge keys and several documents are
+refused: `extends` replaces them, and no file expands to more than its own text.
 """
 
 from __future__ import annotations
