@@ -12,8 +12,7 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
 from dmltune.experiment.problems import Problem
-from dmltune.experiment.schema.build import build
-from dmltune.experiment.space.validation import lay_reference_point, validate_space
+from dmltune.experiment.validation import build_space
 from dmltune.search.state import Watch
 from dmltune.store import Store
 
@@ -88,9 +87,6 @@ def baseline_space(experiment: Experiment) -> Experiment:
 def _space(tree: dict[str, Any]) -> Experiment | None:
     """The experiment of this tree when it can be searched."""
     try:
-        laid, _ = lay_reference_point(tree)
-        space = build(laid)
-        validate_space(space)
+        return build_space(tree)
     except Problem:
         return None
-    return space
