@@ -36,7 +36,7 @@ def load(
     """
     if missing not in get_args(Missing):
         raise UserError(
-            f"missing must be 'error' or 'skip'; got '{missing}'{nearest(missing, get_args(Missing))}"
+            f"data.missing must be error or skip; got {missing}{nearest(missing, get_args(Missing))}"
         )
     loaded = _loaded(name, part, root, options)
     return loaded.image_set(missing) if isinstance(loaded, Listing) else loaded

@@ -38,9 +38,9 @@ class OwnSource(Source):
         return UserError(f"own: {what}; put it right or take it out.")
 
     def absent(self, file: Path, listed: Path, error: OSError) -> UserError:
-        place = self.places.get(file, str(listed))
-        why = "" if isinstance(error, FileNotFoundError) else f" ({error.strerror})"
-        return UserError(f"{place}: no image {file}{why}; put it back or take it out of the list.")
+        if place := self.places.get(file):
+            return UserError(f"{place}: no image {file} ({error.strerror}); put it back or delete the line.")
+        return self.broken(f"{file} cannot be read ({error.strerror})")
 
     @staticmethod
     def converted(image: Image.Image) -> Image.Image:
