@@ -191,7 +191,7 @@ class Listing:
         return cached(entry, build, read)
 
     def _described(self, stats: Mapping[int, os.stat_result]) -> ImageSet:
-        """Return the set of the files in `stats`. The fingerprint is of names and sizes, not of content."""
+        """Return the set of the files in `stats`; the fingerprint is of names and sizes."""
         listing = [(self.paths[index], stat.st_size) for index, stat in stats.items()]
         skipped = tuple(path for index, path in enumerate(self.paths) if index not in stats)
         images = self.images if not skipped else self._rest(np.array(list(stats), dtype=np.int64))
@@ -228,7 +228,7 @@ class Listing:
 
 
 def dense(values: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the distinct values in order, the first index of each, and every value as its rank."""
+    """Return the distinct values in order, the first index of each, and the rank of each."""
     distinct, first, place_N = np.unique(values, return_index=True, return_inverse=True)
     return distinct, first, place_N.astype(np.int64)
 

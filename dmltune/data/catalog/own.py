@@ -1,4 +1,4 @@
-"""own: your own images at data.path: a folder with a folder for each class, or a CSV or Parquet table.
+"""own: your own images at data.path, in class folders or listed in a table.
 
 A table has the columns path and label, and optionally category and split; paths start at its folder. Without
 folders train and test, or a column split, a hash of a class's name decides which half it is in: classes that
