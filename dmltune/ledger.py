@@ -1,7 +1,7 @@
 """The test ledger: one line for every time test classes were looked at.
 
-`test_ledger.jsonl` lies beside the runs. Lines are only ever appended, under a lock, and are on the disk before
-a test image is handed out.
+`test_ledger.jsonl` lies beside the runs. Lines are only ever appended, under a lock, and are on the disk
+before a test image is handed out.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class LedgerEntry:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LedgerEntry:
         """Return the entry that `to_dict` described. TypeError when it is none."""
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in document.items()
+        }
         return cls(**values)
 
 

@@ -53,8 +53,8 @@ def find_model(name: str, tracker: Tracker, overrides: Sequence[str] = ()) -> Ev
         name=labels.get(tags.NAME, name),
         experiment=_other_data(experiment, overrides),
         embedder=embedder,
-        step=int(description["step"]),
-        trained_on=description["data"],
+        step=description.step,
+        trained_on=description.data,
         trial=labels.get(tags.NUMBER, ""),
         run_id=run_id,
     )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dmltune import tags
 from dmltune.errors import UserError
-from dmltune.tracking import Tracker, version_tags
+from dmltune.provenance import this_process, version_tags
+from dmltune.tracking import Tracker
 
 if TYPE_CHECKING:
     from dmltune.experiment import Experiment
@@ -67,6 +68,11 @@ class TrackedRun:
             parent=parent.run_id if parent else None,
         )
         return cls(tracker, run_id, metric)
+
+    def reopen(self, about: Mapping[str, Any]) -> None:
+        """Continue the run in this process, with the tags of what makes it now."""
+        self.tracker.client.update_run(self.run_id, status="RUNNING")
+        self.tag({**about, tags.STATE: "running", tags.REASON: "", tags.DRIVER: this_process()})
 
     def log(self, report: TrialReport) -> None:
         """Log the metrics of one validation, unless its step is logged already."""

@@ -1,7 +1,8 @@
 """Runs in MLflow: an experiment per space, a parent run per search, a child per trial.
 
 Only this file imports mlflow. Everything is written by the driver through `MlflowClient` with explicit run
-ids; there is no global active run. A run is identified by its tags (`tags.NAME`, `tags.NUMBER`), so writing twice is writing once.
+ids; there is no global active run. A run is identified by its tags (`tags.NAME`, `tags.NUMBER`), so writing
+twice is writing once.
 """
 
 from __future__ import annotations
@@ -211,8 +212,8 @@ class Tracker:
                 )
             except (MlflowException, OSError) as error:
                 raise UserError(
-                    f"the model of run {run_id} cannot be read ({type(error).__name__}): its artifacts are not "
-                    "where the store says. Put the store back to its place, or train the model again."
+                    f"the model of run {run_id} cannot be read ({type(error).__name__}): its artifacts are "
+                    "not where the store says. Put the store back to its place, or train the model again."
                 ) from None
             yield Path(folder)
 

@@ -13,6 +13,7 @@ import torch
 from data import tiny_layouts
 
 from dmltune import evaluation
+from dmltune.core.checkpoint import ModelDescription
 from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Ints, Pixels
@@ -124,9 +125,17 @@ def test_in_shop_is_evaluated_queries_against_gallery(
     experiment = load_experiment(str(tmp_path / "tiny.yaml"))
     torch.manual_seed(0)
     embedder = build_embedder(experiment, "l2").eval()
-    about = {"experiment": experiment.to_dict(), "normalise": "l2", "data": "0" * 16, "step": 10}
+    about = ModelDescription(
+        experiment=experiment.to_dict(),
+        data="0" * 16,
+        step=10,
+        validation={},
+        crop_margin=1.0,
+        normalise="l2",
+        **inference.inference_settings(experiment, embedder),
+    )
     monkeypatch.setattr(evaluation, "Tracker", OneRun)
-    monkeypatch.setattr(inference.checkpoint, "load_model", lambda folder: (embedder.state_dict(), about))
+    monkeypatch.setattr(inference.checkpoint, "load_model", lambda *given: (embedder.state_dict(), about))
 
     document = evaluation.evaluate("tiny", split="test", store=Store(tmp_path), data_root=tmp_path)
 

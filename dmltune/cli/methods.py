@@ -77,7 +77,7 @@ def _allowed(parameter: inspect.Parameter) -> str:
     from dmltune.core import components
 
     if limits := components.range_of(parameter):
-        return str(limits)
+        return components.range_text(limits)
     if typing.get_origin(parameter.annotation) is typing.Literal:
         return "one of " + ", ".join(map(str, typing.get_args(parameter.annotation)))
     return ""

@@ -1,72 +1,164 @@
-"""Everything that resuming needs in safetensors + JSON, never pickle.
+"""Checkpoints and stored models: safetensors with JSON in the header, never pickle.
 
-A checkpoint is one file, replaced atomically: killed at any moment, it leaves the old one or the new one.
+Each is one file, replaced atomically. Its header holds `format`, the number of the layout, and `sha256`, the
+checksum of the whole file with 64 zeros in place of the checksum. Format 1 had neither and is still read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import safetensors
 import safetensors.torch
-from torch import Tensor
+from annotated_types import Ge, Gt
+from torch import Tensor, nn
 
 from dmltune.errors import UserError
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL = "model.safetensors"
 DESCRIPTION = "model.json"
-_META = "meta"
+FORMAT = 2
+_META, _FORMAT, _DIGEST = "meta", "format", "sha256"
+_REMEDY = {MODEL: "evaluate another run or train again"}
+_CHUNK = 1 << 20
+
+Json = dict[str, Any]
+Channels = tuple[float, float, float]
+PositiveChannels = tuple[Annotated[float, Gt(0)], Annotated[float, Gt(0)], Annotated[float, Gt(0)]]
 
 
-def save(folder: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Tensors and JSON-able `meta` into `folder` (made when missing), in place of what it held."""
-    replace_file(folder / CHECKPOINT, safetensors.torch.save(_plain(tensors), {_META: json.dumps(meta)}))
+@dataclass(frozen=True)
+class ModelDescription:
+    """Everything that inference needs besides the weights, and the origin of the model.
+
+    resize: `shorter_side` shrinks the shorter side to ⌈image_size · crop_margin⌉ pixels (bicubic; smaller
+    images stay as they are), then takes the centre square of 1/crop_margin of the shorter side at
+    image_size × image_size pixels (bilinear, one resampling). Pixels in [0, 1] are standardised with `mean`
+    and `std`. data: fingerprint of the training images.
+    """
+
+    experiment: Json
+    data: str
+    step: Annotated[int, Ge(0)]
+    validation: dict[str, float]
+    image_size: Annotated[int, Ge(1)]
+    crop_margin: Annotated[float, Ge(1)]
+    exif_rotation: bool
+    mean: Channels
+    std: PositiveChannels
+    normalise: Literal["l2", "lip"]
+    embedding_size: Annotated[int, Ge(1)]
+    resize: Literal["shorter_side"] = "shorter_side"
+
+    @staticmethod
+    def from_dict(tree: Json) -> ModelDescription:
+        """Return the description that `to_dict` gave; a ValueError of one line when a value is not valid."""
+        import pydantic
+
+        try:
+            adapter = pydantic.TypeAdapter(ModelDescription)
+            return adapter.validate_json(json.dumps(tree), strict=True)
+        except pydantic.ValidationError as problem:
+            first = problem.errors(include_url=False, include_input=False)[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+    def to_dict(self) -> Json:
+        """Return the JSON-able form, with the number of its format."""
+        return {_FORMAT: FORMAT, **asdict(self)}
 
 
-def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save` wrote, on the CPU; a UserError when it is missing or damaged."""
-    return _read(folder / CHECKPOINT)
+def save(folder: Path, tensors: dict[str, Tensor], meta: Json) -> None:
+    """Write tensors and JSON-able `meta` into `folder`, in place of the checkpoint in it."""
+    replace_file(folder / CHECKPOINT, *_packed(tensors, meta))
 
 
-def save_model(folder: Path, embedder_state: dict[str, Tensor], description: dict[str, Any]) -> None:
-    """An embedder to serve or evaluate; `model.json` repeats the description for people to read."""
-    text = json.dumps(description)
-    replace_file(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
-    replace_file(folder / MODEL, safetensors.torch.save(_plain(embedder_state), {_META: text}))
+def load(folder: Path) -> tuple[dict[str, Tensor], Json]:
+    """Return (tensors on the CPU, meta) as `save` got them; a UserError if missing or damaged."""
+    tensors, meta, _ = _read(folder / CHECKPOINT)
+    return tensors, meta
 
 
-def load_model(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(embedder state, description) as `save_model` got them."""
-    return _read(folder / MODEL)
+def save_model(folder: Path, embedder_state: dict[str, Tensor], description: ModelDescription) -> None:
+    """Write an embedder to serve or evaluate; `model.json` repeats its description for people."""
+    tree = description.to_dict()
+    parts = _packed(embedder_state, tree)
+    readable = json.dumps({**tree, _DIGEST: _digest(*parts)}, indent=2) + "\n"
+    replace_file(folder / DESCRIPTION, readable.encode())
+    replace_file(folder / MODEL, *parts)
 
 
-def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous CPU tensors that share no storage, as the format wants them."""
-    seen: set[int] = set()
-    plain = {}
-    for name, tensor in tensors.items():
-        value = tensor.detach().cpu().contiguous()
-        if value.numel() and value.untyped_storage().data_ptr() in seen:
-            value = value.clone()
-        seen.add(value.untyped_storage().data_ptr())
-        plain[name] = value
-    return plain
+def load_model(
+    folder: Path, complete: Callable[[Json], Json] | None = None
+) -> tuple[dict[str, Tensor], ModelDescription]:
+    """Return (embedder state, description); a UserError if the file is missing, damaged or newer.
+
+    `complete` gets a description of format 1 and returns the values of the keys that it lacks.
+    """
+    path = folder / MODEL
+    tensors, tree, number = _read(path)
+    with reading(path):
+        if number == 1 and complete is not None:
+            tree = {**complete(tree), **tree}
+        description = ModelDescription.from_dict(tree)
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not tensor.isfinite().all():
+                raise ValueError(f"{name} is not finite")
+    return tensors, description
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """All or nothing: a kill at any moment leaves the old file or the new one."""
+def load_weights(module: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    """Load `state`, read from `path`, into the module; a UserError unless all names and shapes agree."""
+    own = module.state_dict()
+    with reading(path):
+        for name in sorted(own.keys() | state.keys()):
+            if name not in state or name not in own:
+                raise ValueError(f"{name} is {'missing' if name in own else 'not part of this network'}")
+            if own[name].shape != state[name].shape:
+                shapes = f"{tuple(state[name].shape)}, the network needs {tuple(own[name].shape)}"
+                raise ValueError(f"{name} has the shape {shapes}")
+        module.load_state_dict(state)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn any error of a damaged or unsuitable file into one line that names it and the remedy."""
+    kind, remedy = path.name.partition(".")[0], _REMEDY.get(path.name, "remove it to start again")
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"no {kind} at {path}; look in the folder of another trial or start again") from None
+    except UserError as problem:
+        if str(path) in str(problem):
+            raise
+        raise UserError(f"{kind} {path}: {problem}") from None
+    except (
+        *(safetensors.SafetensorError, OSError, LookupError, TypeError, ValueError),
+        *(AttributeError, RuntimeError),
+    ) as problem:
+        reason = f"key {problem} is missing" if isinstance(problem, KeyError) else str(problem)
+        short = textwrap.shorten(reason, 200, placeholder=" …") or type(problem).__name__
+        raise UserError(f"{kind} {path} is damaged ({short}); {remedy}") from None
+
+
+def replace_file(path: Path, *parts: bytes | memoryview) -> None:
+    """Write a file of these parts; a kill at any moment leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left_over in path.parent.glob(f".{path.name}.*"):  # of a process that was killed here
         left_over.unlink(missing_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -80,15 +172,66 @@ def replace_file(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
+def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return contiguous CPU tensors that share no storage, which safetensors requires."""
+    seen: set[int] = set()
+    plain = {}
+    for name, tensor in tensors.items():
+        value = tensor.detach().cpu().contiguous()
+        if value.numel() and value.untyped_storage().data_ptr() in seen:
+            value = value.clone()
+        seen.add(value.untyped_storage().data_ptr())
+        plain[name] = value
+    return plain
+
+
+def _packed(tensors: dict[str, Tensor], meta: Json) -> tuple[bytes, memoryview]:
+    """Return the two parts of a file: the header with the checksum, and the tensors."""
+    header = {_META: json.dumps(meta), _FORMAT: str(FORMAT), _DIGEST: "0" * 64}
+    content = safetensors.torch.save(_plain(tensors), header)
+    start = 8 + int.from_bytes(content[:8], "little")
+    head, body = content[:start], memoryview(content)[start:]
+    return head.replace(_entry("0" * 64), _entry(_digest(head, body)), 1), body
+
+
+def _entry(digest: str) -> bytes:
+    """The checksum as it stands in the header; in `meta` its quotes would be escaped."""
+    return f'"{_DIGEST}":"{digest}"'.encode()
+
+
+def _digest(*parts: bytes | memoryview) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _require_intact(path: Path, digest: str) -> None:
+    with path.open("rb") as file:
+        length = file.read(8)
+        header = file.read(int.from_bytes(length, "little"))
+        actual = hashlib.sha256(length + header.replace(_entry(digest), _entry("0" * 64), 1))
+        while chunk := file.read(_CHUNK):
+            actual.update(chunk)
+    if actual.hexdigest() != digest:
+        raise ValueError("its checksum is wrong")
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], Json, int]:
+    """Return (tensors, meta, format)."""
+    with reading(path):
+        if not path.is_file():
+            raise FileNotFoundError
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
-            meta = json.loads(file.metadata()[_META])
+            header = file.metadata() or {}
+            first_format = header.keys() == {_META}
+            number = 1 if first_format else int(header[_FORMAT])
+            if number > FORMAT:
+                raise UserError(f"{path} has format {number}; update dmltune, which reads up to {FORMAT}")
+            if not first_format:
+                _require_intact(path, header[_DIGEST])
+            meta = json.loads(header[_META])
+            if not isinstance(meta, dict):
+                raise ValueError("its meta data are not a JSON object")
             names: list[str] = list(file.keys())
-            return {name: file.get_tensor(name) for name in names}, meta
-    except FileNotFoundError:
-        raise UserError(
-            f"no checkpoint at {path}; look for the folder of another trial or start again"
-        ) from None
-    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
-        raise UserError(f"checkpoint {path} is damaged ({problem}); remove it to start again") from None
+            return {name: file.get_tensor(name) for name in names}, meta, number

@@ -1,10 +1,9 @@
-"""A component is found by its file name: `losses/contrastive.py` holds the class `Contrastive`. There
-is no registry.
+"""Components are found by file name: `losses/contrastive.py` holds the class `Contrastive`. No registry.
 
-A slash name `timm/resnet18` is file `from_timm.py`, class `FromTimm`, which is given what follows the
-slash as `model`; a file with a function `component(model) -> type` answers with a class for each model
-instead (`pml/CircleLoss`). The signature of the class is its schema: names, types, ranges (`Annotated[float,
-Range(0, 1)]`) and defaults.
+The slash name `timm/resnet18` is the file `from_timm.py` and its class `FromTimm`, which gets the text after
+the slash as `model`. If that file has a function `component(model) -> type`, it returns the class instead
+(`pml/CircleLoss`). The signature of the class is its schema: names, types, defaults and ranges by the
+constraints of annotated_types, such as `Annotated[float, Ge(0)]`.
 """
 
 from __future__ import annotations
@@ -12,60 +11,40 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import math
+import operator
 import pkgutil
 import types
 import typing
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
+
+from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
 
 from dmltune.errors import UserError, nearest
 
 GIVEN = frozenset({"num_classes", "class_counts", "dim", "channels", "in_channels", "model"})
-"""What the caller gives a component; everything else in its signature is tunable."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """The interval a number must lie in; `None` is unbounded, `low_open` and `high_open` exclude the
-    bound.
-    """
-
-    low: float | None
-    high: float | None
-    low_open: bool = False
-    high_open: bool = False
-
-    def contains(self, value: float) -> bool:
-        if math.isnan(value):
-            return False
-        above = self.low is None or value > self.low or (value == self.low and not self.low_open)
-        below = self.high is None or value < self.high or (value == self.high and not self.high_open)
-        return above and below
-
-    def __str__(self) -> str:
-        low = "" if self.low is None else f"above {self.low:g}" if self.low_open else f"at least {self.low:g}"
-        high = (
-            ""
-            if self.high is None
-            else f"below {self.high:g}"
-            if self.high_open
-            else f"at most {self.high:g}"
-        )
-        return " and ".join(part for part in (low, high) if part) or "any number"
+"""Arguments that the caller of a component supplies; all others in its signature are tunable."""
+_BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "ge": ("at least", operator.ge),
+    "gt": ("above", operator.gt),
+    "le": ("at most", operator.le),
+    "lt": ("below", operator.lt),
+}
+_NAMES = {float: "a number", int: "a whole number", bool: "true or false", str: "a text", type(None): "null"}
 
 
 def names(package_name: str) -> tuple[str, ...]:
-    """The components of a package in alphabetical order, without importing any of them."""
+    """Return the components of a package in alphabetical order, without importing any of them."""
     spec = importlib.util.find_spec(_full(package_name))
     if spec is None or spec.submodule_search_locations is None:
         raise ValueError(f"{package_name} is not a package")
-    found = (module.name for module in pkgutil.iter_modules(spec.submodule_search_locations))
-    return tuple(sorted(name for name in found if not name.startswith(("_", "from_"))))
+    modules = (module.name for module in pkgutil.iter_modules(spec.submodule_search_locations))
+    return tuple(sorted(name for name in modules if not name.startswith(("_", "from_"))))
 
 
 def find(package_name: str, name: str) -> type:
-    """The class of the component `name`; a UserError with the nearest name when there is none."""
+    """Return the class of the component `name`; a UserError with the nearest name if there is none."""
     family, slash, model = name.partition("/")
     module_name = f"from_{family}" if slash else name
     known = names(package_name)
@@ -83,35 +62,49 @@ def find(package_name: str, name: str) -> type:
 
 
 def parameters(cls: type) -> dict[str, inspect.Parameter]:
-    """The tunable parameters by the name they have in YAML, annotations resolved."""
+    """Return the tunable parameters by their names in YAML, with resolved annotations."""
     yaml_names = {argument: yaml for yaml, argument in _yaml_names(cls).items()}
     signature = inspect.signature(cls, eval_str=True)
     return {yaml_names.get(name, name): p for name, p in signature.parameters.items() if name not in GIVEN}
 
 
-def range_of(parameter: inspect.Parameter) -> Range | None:
-    """The `Range` in the annotation of a parameter, if it has one."""
-    metadata = getattr(parameter.annotation, "__metadata__", ())
-    return next((part for part in metadata if isinstance(part, Range)), None)
+def range_of(parameter: inspect.Parameter) -> Interval | None:
+    """Return the bounds in the annotation of a parameter, if it has any."""
+    bounds: dict[str, Any] = {}
+    for constraint in _constraints(parameter.annotation):
+        for bound in constraint if isinstance(constraint, GroupedMetadata) else (constraint,):
+            if isinstance(bound, Ge | Gt | Le | Lt):
+                bounds |= asdict(bound)
+    return Interval(**bounds) if bounds else None
+
+
+def contains(limits: Interval, value: Any) -> bool:
+    """Return whether a number lies within the bounds; NaN does not."""
+    return all(holds(value, bound) for _, holds, bound in _bounds(limits))
+
+
+def range_text(limits: Interval) -> str:
+    """Return the bounds for people, such as "above 0 and at most 1"."""
+    return " and ".join(f"{text} {bound:g}" for text, _, bound in _bounds(limits))
+
+
+def _bounds(limits: Interval) -> list[tuple[str, Callable[[Any, Any], bool], Any]]:
+    known = [(text, holds, getattr(limits, key)) for key, (text, holds) in _BOUNDS.items()]
+    return [bound for bound in known if bound[2] is not None]
 
 
 def violation(parameter: inspect.Parameter, value: Any) -> str | None:
-    """What is wrong with `value` for this parameter ("must be at least 0; got -1"), or None."""
-    annotation = parameter.annotation
-    if typing.get_origin(annotation) is typing.Annotated:
-        annotation = typing.get_args(annotation)[0]
-    if not _fits(annotation, value):
-        return f"must be {_described(annotation)}; got {value!r}"
+    """Return why `value` is not valid for this parameter ("must be at least 0; got -1"), or None."""
+    if not _fits(parameter.annotation, value):
+        return f"must be {_described(parameter.annotation)}; got {value!r}"
     limits = range_of(parameter)
-    if limits and isinstance(value, int | float) and not limits.contains(value):
-        return f"must be {limits}; got {value!r}"
+    if limits and isinstance(value, int | float) and not contains(limits, value):
+        return f"must be {range_text(limits)}; got {value!r}"
     return None
 
 
 def build(package_name: str, component_name: str, given: dict[str, Any], chosen: dict[str, Any]) -> Any:
-    """An instance. `given` values the component does not ask for are left out; `chosen` ones are all
-    checked.
-    """
+    """Return an instance with the `given` values that it takes and all `chosen` ones, validated."""
     cls = find(package_name, component_name)
     known, arguments = parameters(cls), _yaml_names(cls)
     argument_to_yaml = {argument: yaml for yaml, argument in arguments.items()}
@@ -132,6 +125,20 @@ def build(package_name: str, component_name: str, given: dict[str, Any], chosen:
     return cls(**values)
 
 
+def build_module(
+    package_name: str, component_name: str, given: dict[str, Any], chosen: dict[str, Any]
+) -> Any:
+    """`build` for a torch module: its weights are float32, whatever torch's default type is."""
+    import torch
+
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        return build(package_name, component_name, given, chosen)
+    finally:
+        torch.set_default_dtype(default)
+
+
 def _full(package_name: str) -> str:
     return package_name if "." in package_name else f"dmltune.core.{package_name}"
 
@@ -144,35 +151,36 @@ def _yaml_names(cls: type) -> dict[str, str]:
     return dict(getattr(cls, "yaml_names", {}))
 
 
+def _constraints(annotation: Any) -> list[Any]:
+    """Return the metadata of `Annotated` in an annotation and in the members of a union."""
+    own = list(getattr(annotation, "__metadata__", ()))
+    if typing.get_origin(annotation) is typing.Literal:
+        return own
+    return own + [part for option in typing.get_args(annotation) for part in _constraints(option)]
+
+
 def _fits(annotation: Any, value: Any) -> bool:
     origin, options = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _fits(options[0], value)
     if annotation is Any or annotation is inspect.Parameter.empty:
         return True
     if origin is typing.Literal:
         return value in options
     if origin in (typing.Union, types.UnionType):
         return any(_fits(option, value) for option in options)
-    if annotation is None or annotation is type(None):
-        return value is None
-    if annotation is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, origin or annotation)
+    if annotation in (float, int):
+        return isinstance(value, int | annotation) and not isinstance(value, bool)
+    return isinstance(value, type(None) if annotation is None else origin or annotation)
 
 
 def _described(annotation: Any) -> str:
-    options = typing.get_args(annotation)
-    if typing.get_origin(annotation) is typing.Literal:
+    origin, options = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _described(options[0])
+    if origin is typing.Literal:
         return "one of " + ", ".join(map(str, options))
     if options:
         distinct = [option for option in options if not (option is int and float in options)]
         return " or ".join(_described(option) for option in distinct)
-    words = {
-        float: "a number",
-        int: "a whole number",
-        bool: "true or false",
-        str: "a text",
-        type(None): "null",
-    }
-    return words.get(annotation, str(annotation))
+    return _NAMES.get(annotation, str(annotation))

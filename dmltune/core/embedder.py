@@ -23,7 +23,9 @@ class _NoProjection(nn.Identity):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.out_channels = channels
-        self.register_buffer("weight", torch.empty(0), persistent=False)  # its type and device
+        self.register_buffer(
+            "weight", torch.empty(0, dtype=torch.float32), persistent=False
+        )  # its type and device
 
 
 class Embedder(nn.Module):
@@ -58,8 +60,12 @@ class Embedder(nn.Module):
         self.normalise, self.frozen_bn, self.backbone_bfloat16 = normalise, frozen_bn, False
         self.cut: Cut | None = split(backbone, frozen_until, side) if frozen_until else None
         self.from_maps = False
-        self.register_buffer("mean", torch.tensor(backbone.mean).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(backbone.std).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer(
+            "mean", torch.tensor(backbone.mean, dtype=torch.float32).view(1, 3, 1, 1), persistent=False
+        )
+        self.register_buffer(
+            "std", torch.tensor(backbone.std, dtype=torch.float32).view(1, 3, 1, 1), persistent=False
+        )
         self.to(memory_format=torch.channels_last)
         if self.cut is not None:
             self.cut.freeze()
@@ -107,6 +113,11 @@ class Embedder(nn.Module):
             self.cut.set_inference()
         return self
 
+    def standardise_with(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        """Standardise the pixels of images with these numbers of each channel from now on."""
+        for buffer, values in ((self.mean, mean), (self.std, std)):
+            buffer.copy_(buffer.new_tensor(values).view(1, 3, 1, 1))
+
     def _standardised(self, images_B3HW: Tensor) -> Tensor:
         pixels = images_B3HW.to(dtype=self.mean.dtype, memory_format=torch.channels_last)
         if images_B3HW.is_floating_point():
@@ -116,7 +127,7 @@ class Embedder(nn.Module):
 
 def _projection(backbone: Backbone, pooling: Pooling, dim: int | None) -> nn.Conv2d | _NoProjection:
     if dim is not None:
-        return nn.Conv2d(backbone.channels, pooling.in_channels or dim, kernel_size=1)
+        return nn.Conv2d(backbone.channels, pooling.in_channels or dim, kernel_size=1, dtype=torch.float32)
     if pooling.in_channels not in (None, backbone.channels):
         raise UserError(
             f"embedding.dim none pools the backbone's own {backbone.channels} channels, and this pooling "

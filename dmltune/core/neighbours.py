@@ -123,7 +123,7 @@ class _Search:
         columns = side if mirrored else min(longest, max(LANES, _TILE // min(lines, count)))
         lines, columns = min(lines, _filled(count)), min(columns, _filled(available))
         left, right, tile, spare = (
-            torch.empty(_filled(n) * m, device=self.query.device)
+            torch.empty(_filled(n) * m, dtype=torch.float32, device=self.query.device)
             for n, m in ((lines, width), (columns, width), *[(lines, _filled(columns))] * 2)
         )
         found: dict[int, Best] = {}

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Gt, Interval
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-
-from dmltune.core.components import Range
 
 
 def zero_shot_loss(
@@ -73,15 +72,17 @@ class ZeroShot(nn.Module):
         self,
         num_classes: int,
         attributes: int,
-        weight: Annotated[float, Range(0, 1)] = 0.1,
-        ridge: Annotated[float, Range(0, None, low_open=True)] = 0.05,
-        scale: Annotated[float, Range(0, None, low_open=True)] = 9.5,
+        weight: Annotated[float, Interval(ge=0, le=1)] = 0.1,
+        ridge: Annotated[float, Gt(0)] = 0.05,
+        scale: Annotated[float, Gt(0)] = 9.5,
         dim: int | None = None,
     ) -> None:
         super().__init__()
         self.weight, self.ridge, self.scale = weight, ridge, scale
         size = attributes if dim is None else dim
-        self.class_embeddings = nn.Parameter(torch.randn(num_classes, size) * (2 / num_classes) ** 0.5)
+        self.class_embeddings = nn.Parameter(
+            torch.randn(num_classes, size, dtype=torch.float32) * (2 / num_classes) ** 0.5
+        )
 
     def forward(self, attributes_BM: Tensor, labels_B: Tensor) -> Tensor:
         return zero_shot_loss(attributes_BM, labels_B, self.class_embeddings, self.ridge, self.scale)

@@ -58,8 +58,9 @@ def evaluate(
 
     Under "geometry" is the shape of the embedding (core.analysis). The run gets both, and a picture of the
     distances. A name without a run may be that of a space in which nothing learns: its default split is test,
-    because nothing was chosen on these classes. A run's is validation. Every look at test classes adds an entry
-    of this `kind` to the test ledger. `overrides` (key=value) change the data, or any key of such a space.
+    because nothing was chosen on these classes. A run's is validation. Every look at test classes adds an
+    entry of this `kind` to the test ledger. `overrides` (key=value) change the data, or any key of such a
+    space.
 
     `clustering` adds NMI and F1 of k-means with as many clusters as classes. `pairs` (a list that
     data.pair_lists reads) adds accuracy and TAR at FAR of whether two images show the same.

@@ -1,9 +1,17 @@
-"""What a training run is and what a search may vary in it: YAML ↔ Experiment, every check before Ray."""
+"""What a training run is and what a search may vary in it: YAML ↔ Experiment, validated before Ray starts.
 
-from dmltune.experiment.files.places import SpaceInfo, spaces
+Imports point one way:
+problems, tree   messages about broken rules; nested values and how layers are laid over one another
+files/           read YAML with line numbers; find named files and follow `extends`
+schema/          the typed sections, parameters of components by their signatures, rules between keys
+space/           one varying key, the language of `require`, the search space
+preparation, model, validation      a tree → an Experiment, and the validation of its whole space
+loading, job     load_experiment, spaces, load_job: files and overrides, errors with file and line
+"""
+
 from dmltune.experiment.job import Job, load_job
-from dmltune.experiment.loading import load_experiment
-from dmltune.experiment.schema.model import Experiment
+from dmltune.experiment.loading import SpaceInfo, load_experiment, spaces
+from dmltune.experiment.model import Experiment
 from dmltune.experiment.space.parameter import Parameter
 from dmltune.experiment.space.search_space import SearchSpace
 

@@ -6,81 +6,83 @@ import re
 from pathlib import Path as File
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from dmltune.errors import UserError
 from dmltune.experiment.files import places
-from dmltune.experiment.files.document import Document, read_document
-from dmltune.experiment.problems import Problem, kind_of, show, unknown
+from dmltune.experiment.files.document import read_document
+from dmltune.experiment.problems import Problem, kind_of, problem_of, show
 from dmltune.experiment.schema.sections import Count, Section
-from dmltune.experiment.schema.validation_errors import problem_of
+from dmltune.store import validated_name
 
 JOBS = "jobs"
-_TIME = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+")
+_TIME = re.compile(r"(?=.*[1-9])(?:\d+(?:\.\d+)?[dhms])+")
 
 
-def _one_or_many(value: Any) -> Any:
+def _list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _override(text: str) -> str:
+    if "=" not in text.strip("="):
+        raise ValueError("an override is key=value, such as max_steps=300")
+    return text
+
+
+def _ray_environment(environment: dict[str, Any]) -> dict[str, Any]:
+    """Validate the two entries that dmltune adds to; Ray validates the rest."""
+    variables, modules = environment.get("env_vars", {}), environment.get("py_modules", [])
+    if not isinstance(variables, dict) or not all(isinstance(text, str) for text in variables.values()):
+        raise ValueError("env_vars must be a mapping of texts; quote its values")
+    if not isinstance(modules, list) or not all(isinstance(text, str) for text in modules):
+        raise ValueError("py_modules must be a list of texts")
+    return environment
+
+
+Text = Annotated[str, Field(min_length=1)]
+
+
 class Job(Section):
-    """`time` is a duration such as 1h30m, `runtime_env` goes to Ray, `ship` sends this package along."""
+    """`time` is a duration such as 1h30m, `runtime_env` goes to Ray, `ship` uploads this package too."""
 
     about: str = ""
-    space: str = Field(min_length=1)
-    name: str | None = None
+    space: Text
+    name: Text | None = None
     trials: Count | None = None
     time: str | None = None
     workers: Count = 1
     concurrent: Count | None = None
-    overrides: Annotated[list[str], BeforeValidator(_one_or_many)] = []
-    data_root: str | None = None
-    store: str | None = None
-    runtime_env: dict[str, Any] = {}
+    overrides: Annotated[list[Annotated[str, AfterValidator(_override)]], BeforeValidator(_list)] = []
+    data_root: Text | None = None
+    store: Text | None = None
+    runtime_env: Annotated[dict[str, Any], AfterValidator(_ray_environment)] = {}
     ship: bool = True
 
 
 def load_job(name_or_path: str | File) -> Job:
-    """The job of that name in `jobs/`, or of a YAML file; every mistake is one UserError line."""
+    """Load a job by its name in `jobs/` or from a YAML file; every mistake is one UserError line."""
     file = places.find_file(name_or_path, JOBS, "job")
     shown = places.shown(file)
     document = read_document(file, shown)
+    empty = [key for key in ("overrides", "runtime_env") if document.tree.get(key, 0) is None]
     try:
-        job = _checked(document)
-    except Problem as problem:
-        raise UserError(f"{document.place(shown, problem.paths)}: {problem}") from None
-    return job
-
-
-def _checked(document: Document) -> Job:
-    tree = dict(document.tree)
-    for key in tree:
-        if key not in Job.model_fields:
-            raise Problem(unknown(key, Job.model_fields), (key,))
-    for key in ("overrides", "runtime_env"):
-        if tree.get(key, 0) is None:
-            del tree[key]
-    time = tree.get("time")
-    if time is not None and not (
-        isinstance(time, str) and _TIME.fullmatch(time) and re.search("[1-9]", time)
-    ):
-        unit = (
-            f" Write '{time}s' for seconds."
-            if isinstance(time, (int, float)) and not isinstance(time, bool) and time > 0
-            else ""
-        )
-        raise Problem(f"time must be a time such as 90s, 30m or 1h30m; got {kind_of(time)}.{unit}", ("time",))
-    try:
-        job = Job.model_validate(tree)
+        _validate_time(document.tree.get("time"))
+        job = Job.model_validate({key: document.tree[key] for key in document.tree if key not in empty})
+        if job.name is not None:
+            validated_name(job.name)
+        return job
     except ValidationError as error:
-        raise problem_of(error, Job) from None
-    for index, override in enumerate(job.overrides):
-        if "=" not in override.strip("="):
-            raise Problem(
-                f"an override is key=value, such as max_steps=300; got {show(override)}.",
-                ("overrides", str(index)),
-            )
-    for key in ("name", "data_root", "store"):
-        if getattr(job, key) == "":
-            raise Problem(f"{key} must not be empty. Delete the line or fill it in.", (key,))
-    return job
+        problem = problem_of(error, Job)
+    except UserError as error:
+        problem = Problem(str(error), ("name",))
+    except Problem as broken_rule:
+        problem = broken_rule
+    raise UserError(f"{document.place(shown, problem.paths)}: {problem}")
+
+
+def _validate_time(time: Any) -> None:
+    if time is None or (isinstance(time, str) and _TIME.fullmatch(time)):
+        return
+    seconds = isinstance(time, (int, float)) and not isinstance(time, bool) and time > 0
+    unit = f" Write '{show(time)}s' for seconds." if seconds else ""
+    raise Problem(f"time must be a time such as 90s, 30m or 1h30m; got {kind_of(time)}.{unit}", ("time",))

@@ -1,4 +1,4 @@
-"""load_experiment: files and overrides laid over one another, and for every value where it was written."""
+"""Load experiments and list spaces: files and overrides in layers, and the origin of every value."""
 
 from __future__ import annotations
 
@@ -7,16 +7,33 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, printable
 from dmltune.experiment import tree as trees
 from dmltune.experiment.files import places
-from dmltune.experiment.files.document import read_value
-from dmltune.experiment.problems import Path, Problem, one_line
-from dmltune.experiment.schema.build import build
-from dmltune.experiment.schema.model import Experiment
-from dmltune.experiment.schema.sections import COMPONENTS
+from dmltune.experiment.files.document import read_value, unreadable
+from dmltune.experiment.model import Experiment, build
+from dmltune.experiment.problems import Path, Problem, kind_of, one_line
 from dmltune.experiment.space.expression import ExpressionError, compile_expression
-from dmltune.experiment.space.validation import lay_reference_point, validate_space
+from dmltune.experiment.space.parameter import Parameter
+from dmltune.experiment.validation import lay_reference_point, validate_space
+
+MAX_OVERRIDE = 10_000
+OVERRIDE_RANK = 1000  # above every file
+
+
+@dataclass(frozen=True)
+class SpaceInfo:
+    """One named space and what varies in it; `error` says what is wrong with its file."""
+
+    name: str
+    about: str
+    path: File
+    parameters: tuple[Parameter, ...] = ()
+    error: str = ""
+
+    @property
+    def searchable(self) -> bool:
+        return bool(self.parameters)
 
 
 @dataclass(frozen=True, order=True)
@@ -35,15 +52,13 @@ class Layers:
     origins: dict[Path, Origin] = field(default_factory=dict)
 
     def lay(self, over: Mapping[str, Any], origin: Callable[[Path], Origin]) -> None:
-        """Lay one file or override over what is there; a renamed component takes its searched keys along."""
+        """Lay one file or override over the tree; a renamed component loses its keys of `search`."""
         for section in self._renamed(over):
             self._forget(section)
         self._fix(over)
         search = over.get("search")
-        for key in (
-            [key for key, spec in search.items() if spec is None] if isinstance(search, Mapping) else []
-        ):
-            self._drop(lambda known, key=key: known == key)  # type: ignore[misc]
+        if isinstance(search, Mapping):
+            self._drop({key for key, specification in search.items() if specification is None}.__contains__)
 
         def note(path: Path, whole: bool) -> None:
             if whole:
@@ -54,20 +69,18 @@ class Layers:
         trees.lay_over(self.tree, over, note=note)
 
     def where(self, paths: Iterable[Path]) -> str:
-        """The place to blame: of the paths that take part, the one written last."""
-        found: list[Origin] = []
+        """Return the origin of the path that was written last, or nothing."""
+        origins: list[Origin] = []
         for path in paths:
             while path and path not in self.origins:
                 path = path[:-1]
-            if path:
-                found.append(self.origins[path])
-        return max(found, key=lambda origin: origin.rank).text if found else ""
+            origins += [self.origins[path]] if path else []
+        return max(origins).text if origins else ""
 
     def _fix(self, over: Mapping[str, Any]) -> None:
-        """A key that an earlier layer searches, and this one gives a value, is no longer searched."""
+        """Drop the keys of `search` that this layer gives a value."""
         sections = {key: trees.normalised((key,), over[key]) for key in trees.SECTIONS if key in over}
-        for leaf in trees.flatten(sections):
-            self._drop(lambda key, leaf=leaf: key == leaf)  # type: ignore[misc]
+        self._drop(trees.flatten(sections).__contains__)
 
     def _drop(self, dropped: Callable[[str], bool]) -> None:
         for flat in trees.FLAT:
@@ -76,14 +89,14 @@ class Layers:
 
     def _renamed(self, over: Mapping[str, Any]) -> list[str]:
         renamed = []
-        for section in COMPONENTS:
+        for section in trees.COMPONENTS:
             old, new = self.tree.get(section), trees.normalised((section,), over.get(section))
             if isinstance(old, dict) and isinstance(new, dict):
                 renamed += [section] if trees.renamed((section,), old, new) else []
         return renamed
 
     def _forget(self, section: str) -> None:
-        """Drop what earlier layers search, refer to and require of a component that is replaced."""
+        """Drop the keys of `search`, the reference point and the rules of a component that is replaced."""
         self._drop(lambda key: key.startswith(f"{section}."))
         require = self.tree.get("require")
         if isinstance(require, list):
@@ -91,7 +104,7 @@ class Layers:
 
 
 def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> Experiment:
-    """The experiment of a named space or YAML file with `key=value` overrides; mistakes are UserErrors."""
+    """Load a named space or YAML file with `key=value` overrides; every mistake is one UserError line."""
     file = places.find_file(name_or_path, places.SPACES, "search space")
     layers = Layers()
     top = places.shown(file)
@@ -99,8 +112,8 @@ def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> 
         layers.lay(document.tree, _lines(rank, name, document.lines))
     if isinstance(overrides, str):
         overrides = [overrides]
-    for rank, text in enumerate(overrides, start=1000):
-        _override(layers, text, Origin(rank, f"override '{one_line(text)}'"))
+    for rank, text in enumerate(overrides, start=OVERRIDE_RANK):
+        _override(layers, text, Origin(rank, f"override '{one_line(text, 100)}'"))
     try:
         tree, values = lay_reference_point(layers.tree)
         for key in values:
@@ -122,8 +135,14 @@ def _lines(rank: int, name: str, lines: Mapping[Path, int]) -> Callable[[Path], 
 
 
 def _override(layers: Layers, text: str, origin: Origin) -> None:
+    if len(text) > MAX_OVERRIDE:
+        raise UserError(
+            f"{origin.text}: an override has at most {MAX_OVERRIDE:,} characters; got {len(text):,}."
+        )
     key, equals, raw = text.partition("=")
     key = key.strip()
+    if reason := unreadable(key):
+        raise UserError(f"{origin.text}: {reason}")
     if not equals or not key:
         raise UserError(f"{origin.text}: an override is key=value, such as max_steps=300.")
     path = trees.split(key)
@@ -135,13 +154,11 @@ def _override(layers: Layers, text: str, origin: Origin) -> None:
         value = read_value(raw)
     except ValueError as error:
         raise UserError(f"{origin.text}: {error}") from None
-    if path[0] == "search" and len(path) == 3:  # one setting of a searched key: the others stay
-        spec = trees.lookup(layers.tree, key.rpartition(".")[0])
-        value, path = {**(spec if isinstance(spec, dict) else {}), path[2]: value}, path[:2]
-    over: Any = value
-    for part in reversed(path):
-        over = {part: over}
-    layers.lay(over, lambda path: origin)
+    if path[0] == "search" and len(path) == 3:  # one setting of a key of `search`: the others stay
+        specification = trees.lookup(layers.tree, key.rpartition(".")[0])
+        value = {**(specification if isinstance(specification, dict) else {}), path[2]: value}
+        path = path[:2]
+    layers.lay(trees.nested(path, value), lambda path: origin)
 
 
 def _mentions(text: Any, section: str) -> bool:
@@ -149,3 +166,26 @@ def _mentions(text: Any, section: str) -> bool:
         return any(name.startswith(f"{section}.") for name in compile_expression(str(text)).names)
     except ExpressionError:
         return False
+
+
+def spaces() -> list[SpaceInfo]:
+    """List every named space from its YAML alone; a broken file is listed with its error."""
+    return [_info(name, file) for name, file in sorted(places.named_files(places.SPACES).items())]
+
+
+def _info(name: str, file: File) -> SpaceInfo:
+    layers = Layers()
+    try:
+        documents = places.chain(file)
+        for rank, (shown, document) in enumerate(documents):
+            layers.lay(document.tree, _lines(rank, shown, document.lines))
+        search = layers.tree.get("search") or {}
+        if not isinstance(search, Mapping):
+            raise Problem(f"search must be a mapping of 'key: value' lines; got {kind_of(search)}.", ("search",))
+        parameters = tuple(Parameter.parse(key, specification) for key, specification in search.items())
+    except UserError as error:
+        return SpaceInfo(printable(name), "", file, error=str(error))
+    except Problem as problem:
+        return SpaceInfo(printable(name), "", file, error=f"{layers.where(problem.paths)}: {problem}")
+    about = documents[-1][1].tree.get("about")
+    return SpaceInfo(printable(name), one_line(str(about or "")), file, parameters)

@@ -1,4 +1,7 @@
-"""How a broken rule is said: a Problem names the keys it concerns; who knows the file adds the line."""
+"""Messages about broken rules: rule, value and remedy in one line.
+
+A `Problem` names the keys that take part; the caller who knows the file adds the line.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,31 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dmltune.errors import nearest
+from pydantic import BaseModel, ValidationError
+
+from dmltune.errors import nearest, printable
 
 Path = tuple[str, ...]
+
+_RULES = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "string": "a text",
+    "model": "a mapping of 'key: value' lines",
+    "dict": "a mapping of 'key: value' lines",
+    "list": "a list",
+    "tuple": "a list",
+    "none": "null",
+    "missing": "given",
+}
+_LIMITS = {
+    "greater_than": ("gt", "above"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "below"),
+    "less_than_equal": ("le", "at most"),
+}
 
 
 class Problem(Exception):
@@ -19,14 +44,15 @@ class Problem(Exception):
         self.paths = paths
 
 
-def one_line(text: str) -> str:
-    return " ".join(text.split())
+def one_line(text: str, width: int | None = None) -> str:
+    """Return `text` with single spaces and escaped control characters, no longer than `width`."""
+    text = printable(" ".join(text.split()))
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
 def show(value: Any, width: int = 80) -> str:
-    """A value as it would be written in YAML, on one line and not longer than `width`."""
-    text = one_line(_show(value))
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """Return a value as YAML writes it, on one line and not longer than `width`."""
+    return one_line(_show(value), width)
 
 
 def _show(value: Any) -> str:
@@ -35,14 +61,12 @@ def _show(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_show(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_show(item) for item in value) + "]"
-    if isinstance(value, str):
-        return repr(value)
-    return f"{value!r}"
+        return "[" + ", ".join(map(_show, value)) + "]"
+    return repr(value)
 
 
 def kind_of(value: Any) -> str:
-    """What a reader would call the value: 'a list', 'the text 'x'', '8.0'."""
+    """Describe a value with its kind: 'the list [1]', 'the text 'x'', '8.0'."""
     if isinstance(value, Mapping):
         return f"the mapping {show(value)}" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):
@@ -57,44 +81,88 @@ def dotted(path: Iterable[str]) -> str:
 
 
 def unknown(key: str, options: Iterable[str], section: str = "") -> str:
-    """`unknown key 'lamda' in references; did you mean 'lambda'?`, or the known keys when none is close."""
-    options = list(options)
-    key = one_line(str(key))
-    if len(key) > 60:
-        key = key[:59] + "…"
-    return (
-        f"unknown key '{key}'"
-        + (f" in {section}" if section else "")
-        + near_or_list(key, options, "known keys")
-    )
+    """Return `unknown key 'lamda' in references; did you mean 'lambda'?` or the list of known keys."""
+    where = f" in {section}" if section else ""
+    return f"unknown key '{one_line(str(key), 60)}'{where}{near_or_list(key, options, 'known keys')}"
 
 
-def near_or_list(word: str, options: Iterable[str], what: str = "known") -> str:
-    """The nearest option when one is close, otherwise all of them when they are few enough to read."""
+def near_or_list(name: str, options: Iterable[str], what: str = "known") -> str:
+    """Return the nearest option when one is close, otherwise the first options in alphabetical order."""
     options = sorted(options)
-    guess = nearest(word, options) or nearest(word.lower().replace("-", "_"), options)
+    guess = nearest(name, options) or nearest(name.lower().replace("-", "_"), options)
     if guess:
-        return guess
+        return printable(guess)
     if not options:
         return "; it takes none"
-    shown = ", ".join(options[:14]) + (", …" if len(options) > 14 else "")
-    return f"; {what}: {shown}"
+    return printable(f"; {what}: {', '.join(options[:14])}{', …' if len(options) > 14 else ''}")
 
 
 def number_remedy(value: Any, whole: bool) -> str:
-    """What to write instead of a number that came in another form."""
+    """Return what to write instead of a number that came in another form."""
     if isinstance(value, bool):
         return " Write a number, not true or false."
-    if isinstance(value, float) and whole and value == value and value.is_integer() and abs(value) < 1e15:
-        return f" Write {int(value)}."
-    if isinstance(value, str):
-        try:
-            number = float(value.replace("_", ""))
-        except ValueError:
-            return ""
-        if number != number or number in (float("inf"), float("-inf")):
-            return ""
-        if whole and number.is_integer() and abs(number) < 1e15:
-            return f" Write {int(number)} without quotes."
-        return "" if whole else f" Write {number!r} without quotes."
-    return ""
+    if not isinstance(value, (str, float)):
+        return ""
+    try:
+        number = float(value.replace("_", "") if isinstance(value, str) else value)
+    except ValueError:
+        return ""
+    quotes = " without quotes" if isinstance(value, str) else ""
+    if whole and number.is_integer() and abs(number) < 1e15:
+        return f" Write {int(number)}{quotes}."
+    return f" Write {number!r}{quotes}." if quotes and not whole and abs(number) < float("inf") else ""
+
+
+def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
+    """Translate pydantic's first error; an unknown key comes before a missing one, which it often explains."""
+    first = min(error.errors(include_url=False), key=lambda entry: entry["type"] == "missing")
+    path: Path = tuple(str(part) for part in first["loc"])
+    kind, value, context = first["type"], first.get("input"), first.get("ctx", {})
+    name = one_line(dotted(path), 100)
+    if kind == "extra_forbidden":
+        return Problem(unknown(path[-1], _fields(model, path[:-1]), dotted(path[:-1])), path)
+    if kind == "too_long" and context["max_length"] > 2:
+        return Problem(f"{name} has {context['actual_length']} values; at most {context['max_length']}.", path)
+    if kind in ("too_long", "too_short") or (kind == "missing" and path[-1].isdigit()):
+        name = dotted(path[:-1]) if path[-1].isdigit() else name
+        return Problem(f"{name} must be a list of two numbers, such as [0.9, 0.999].", path[:-1], path)
+    if kind == "missing":
+        return Problem(f"{name} is missing. Add '{name}: …'.", path)
+    if kind in _LIMITS:
+        bound, word = _LIMITS[kind]
+        return Problem(f"{name} must be {word} {show(context[bound])}; got {show(value)}.", path)
+    if kind == "literal_error":
+        choices = [part.strip(" '") for part in context["expected"].replace(" or ", ", ").split(",")]
+        if not isinstance(value, str):
+            return Problem(f"{name} must be one of {', '.join(choices)}; got {kind_of(value)}.", path)
+        return Problem(f"no {name} {show(value)}{near_or_list(value, choices, 'there are')}", path)
+    if kind == "string_too_short":
+        return Problem(f"{name} must not be empty.", path)
+    if kind == "value_error":
+        return Problem(f"{name}: {context['error']}; got {show(value)}.", path)
+    rule = _RULES.get(kind.split("_")[0])
+    if rule is None:
+        return Problem(f"{name}: {first['msg']}; got {show(value)}.", path)
+    return Problem(f"{name} must be {rule}; got {kind_of(value)}.{_remedy(rule, value)}", path)
+
+
+def _remedy(rule: str, value: Any) -> str:
+    if rule in (_RULES["int"], _RULES["float"]):
+        return number_remedy(value, rule == _RULES["int"])
+    if rule == _RULES["bool"] and value in (0, 1, "yes", "no", "on", "off", "True", "False"):
+        return f" Write {'true' if value in (1, 'yes', 'on', 'True') else 'false'}."
+    if value is None or isinstance(value, Mapping):
+        return ""
+    if rule == _RULES["string"] and not isinstance(value, list):
+        return f" Quote it: '{value}'."
+    return f" Write [{show(value)}]." if rule == _RULES["list"] else ""
+
+
+def _fields(model: type[BaseModel], path: Path) -> list[str]:
+    """The keys that the section at `path` has."""
+    for part in path:
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        model = inner
+    return list(model.model_fields)

@@ -1,4 +1,4 @@
-"""Nested plain values, their dotted keys, and the one rule by which a later layer is laid over an earlier.
+"""Nested plain values with dotted keys, and the rule by which a later layer is laid over an earlier one.
 
 `search` and `reference_point` are flat: their keys are dotted names themselves.
 """
@@ -10,22 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dmltune.experiment.problems import Path
-from dmltune.experiment.schema.sections import COMPONENTS, NAMED
 
 FLAT = ("search", "reference_point")
-SECTIONS = (
-    "data",
-    "backbone",
-    "embedding",
-    "pooling",
-    "loss",
-    "references",
-    "transform",
-    "zero_shot",
-    "batch",
-    "optimizer",
-    "objective",
-)
+COMPONENTS = ("backbone", "pooling", "loss", "references", "transform")  # the parts of a method
+SEARCH_COMPONENTS = ("sampler", "scheduler")
+NAMED = (*COMPONENTS, *SEARCH_COMPONENTS, "data", "optimizer")  # `loss: triplet` is short for its name
+SECTIONS = ("data", *COMPONENTS, "embedding", "zero_shot", "batch", "optimizer", "objective")
+_SPECIFICATION = ("float", "int", "choice", "log", "when")
 
 
 class _Missing:
@@ -41,25 +32,22 @@ def split(name: str) -> Path:
     parts = name.split(".")
     if parts[0] not in FLAT or len(parts) < 3:
         return tuple(parts)
-    tail = [parts.pop()] if parts[0] == "search" and parts[-1] in _SPEC_KEYS and len(parts) > 3 else []
+    tail = [parts.pop()] if parts[0] == "search" and parts[-1] in _SPECIFICATION and len(parts) > 3 else []
     return (parts[0], ".".join(parts[1:]), *tail)
 
 
-_SPEC_KEYS = ("float", "int", "choice", "log", "when")
-
-
 def lookup(tree: Mapping[str, Any], name: str) -> Any:
-    """The value at a dotted key, or MISSING."""
-    here: Any = tree
+    """Return the value at a dotted key, or MISSING."""
+    value: Any = tree
     for part in split(name):
-        if not isinstance(here, Mapping) or part not in here:
+        if not isinstance(value, Mapping) or part not in value:
             return MISSING
-        here = here[part]
-    return here
+        value = value[part]
+    return value
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted key → leaf. The specification of a searched key counts as one leaf, an empty mapping as none."""
+    """Return dotted key → leaf. The specification of a key of `search` is one leaf, an empty mapping none."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         name = f"{prefix}{key}"
@@ -71,30 +59,30 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def section_of(flat: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """The keys of one section of a flat tree, without its name before them."""
+    """Return the keys of one section of a flat tree, without the section's name."""
     start = f"{section}."
     return {key[len(start) :]: value for key, value in flat.items() if key.startswith(start)}
 
 
-def nested(name: str, value: Any) -> dict[str, Any]:
-    """`("a.b", 1)` → `{"a": {"b": 1}}`."""
-    for part in reversed(split(name)):
+def nested(path: Path, value: Any) -> Any:
+    """`(("a", "b"), 1)` → `{"a": {"b": 1}}`."""
+    for part in reversed(path):
         value = {part: value}
-    return dict(value)
+    return value
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` laid over a copy of `base`."""
+    """Return a copy of `base` with `over` laid over it."""
     result = copy.deepcopy(dict(base))
     lay_over(result, over)
     return result
 
 
 def with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted values laid over a copy of the tree; names first, for a new name drops the old parameters."""
+    """Lay dotted values over a copy of the tree; names first, because a new name drops the old parameters."""
     result = copy.deepcopy(dict(tree))
     for name in sorted(values, key=lambda name: (name.count("."), not name.endswith(".name"))):
-        lay_over(result, nested(name, values[name]))
+        lay_over(result, nested(split(name), values[name]))
     return result
 
 
@@ -107,39 +95,46 @@ def lay_over(
     """Lay `over` on `base` in place.
 
     Mappings merge key by key, anything else replaces. A component that gets another name starts anew, without
-    the old one's parameters (an optimizer keeps what all share). In `search` and `reference_point` a key is
-    replaced whole, and null takes it away. `note(path, whole)` hears of every key that is written; `whole`
-    says that what stood there before is gone.
+    the parameters of the old one (an optimizer keeps those that all optimizers have). In `search` and
+    `reference_point` a key is replaced whole, and null removes it. `note(path, whole)` is called for every
+    key that is written; `whole` means that nothing of the value before is left.
     """
-    say = note or (lambda path, whole: None)
+    note = note or (lambda path, whole: None)
     for key, raw in over.items():
-        here = (*path, key)
-        value = normalised(here, raw)
+        inner = (*path, key)
+        value = normalised(inner, raw)
         before = base.get(key)
         if path and path[-1] in FLAT and value is None:
             base.pop(key, None)
-            say(here, True)
+            note(inner, True)
         elif isinstance(value, Mapping) and not (path and path[-1] in FLAT):
-            fresh = not isinstance(before, Mapping) or renamed(here, before, value)
+            fresh = not isinstance(before, Mapping) or renamed(inner, before, value)
             if fresh:
-                base[key] = _kept(here, before)
-            say(here, fresh)
-            lay_over(base[key], value, here, note)
+                base[key] = _shared(inner, before)
+            note(inner, fresh)
+            lay_over(base[key], value, inner, note)
         else:
             base[key] = copy.deepcopy(value)
-            say(here, True)
+            note(inner, True)
 
 
 def normalised(path: Path, value: Any) -> Any:
-    """Short forms written out: a component as a text, one requirement as a text."""
-    section = path[1:] if path[:1] == ("baseline",) else path
-    if len(section) == 1 and section[0] in NAMED and isinstance(value, str):
-        return {"name": value}
-    if path == ("require",) and isinstance(value, str):
-        return [value]
-    if path == ("require",) and value is None:
-        return []
+    """Return the long form of a short one: a component or one requirement given as a text."""
+    section = _section(path)
+    if section in NAMED and isinstance(value, str):
+        value = {"name": value}
+    if section == "scheduler" and isinstance(value, Mapping) and value.get("name") == "none":
+        return {**value, "name": "fifo"}  # Ray's name for a scheduler that stops no trial
+    if path == ("require",) and (value is None or isinstance(value, str)):
+        return [] if value is None else [value]
     return value
+
+
+def renamed(path: Path, before: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
+    """Whether `over` gives the component at `path` another name."""
+    if _section(path) not in (*COMPONENTS, *SEARCH_COMPONENTS, "optimizer"):
+        return False
+    return "name" in over and "name" in before and over["name"] != before["name"]
 
 
 def _section(path: Path) -> str:
@@ -148,14 +143,7 @@ def _section(path: Path) -> str:
     return section[0] if len(section) == 1 else ""
 
 
-def renamed(path: Path, before: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
-    """Whether `over` gives the component at `path` another name."""
-    if _section(path) not in (*COMPONENTS, "optimizer"):
-        return False
-    return "name" in over and "name" in before and over["name"] != before["name"]
-
-
-def _kept(path: Path, before: Any) -> dict[str, Any]:
+def _shared(path: Path, before: Any) -> dict[str, Any]:
     if _section(path) != "optimizer" or not isinstance(before, Mapping):
         return {}
     return {key: value for key, value in before.items() if key not in ("name", "betas", "momentum")}

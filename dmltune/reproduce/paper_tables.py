@@ -18,9 +18,9 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.experiment.files import places
 from dmltune.experiment.files.document import Document, read_document, read_value
-from dmltune.experiment.problems import Problem, near_or_list, show
+from dmltune.experiment.problems import Problem, near_or_list, problem_of, show
 from dmltune.experiment.schema.sections import Section
-from dmltune.experiment.schema.validation_errors import problem_of
+
 
 TABLES = "search_spaces/tables"
 QUOTED = "quoted from its own paper, which trained it"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from dmltune.provenance import version_tags
 from dmltune.reproduce.pictures import draw_spaces
 from dmltune.reproduce.synthetic import (
     BOUND,
@@ -25,7 +26,6 @@ from dmltune.reproduce.synthetic import (
     study,
 )
 from dmltune.store import Store, validated_name
-from dmltune.provenance import version_tags
 from dmltune.tracking import Tracker
 
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 import time as clock
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from dmltune import tags
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.search.parent_run import about, close_parent, leave, open_parent
+from dmltune.report.search_figure import draw
+from dmltune.resources import Locations, Resources
+from dmltune.runs import CONTINUES, TrackedRun, provenance
 from dmltune.search.records import TrialRecords
-from dmltune.search.sampling import Proposer
-from dmltune.search.state import SearchResult, SearchState, TrialRecord, Watch
+from dmltune.search.state import SearchResult, SearchState, Watch
 from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
-from dmltune.train.orders import Order
-from dmltune.train.stop_signals import stop_signals
-
-ACTOR_FAILURES = (
-    3  # how often Tune may replace a trial's dead actor; the training goes on in its slot meanwhile
-)
 
 
 def search(
@@ -40,184 +37,115 @@ def search(
     address: str | None = None,
     watch: Watch | None = None,
 ) -> SearchResult:
-    """Run `trials` trials in all: the reference point (trial 0), the baseline, and what the sampler proposes.
+    """Run `trials` trials in all: the reference point (trial 0), the baseline, and the sampler's proposals.
 
-    The same `name` goes on where it stopped; `time` (seconds) ends it early, to be continued. Only the
-    training half of the data set is read: scores are those of the validation classes.
+    The same `name` continues where it stopped; `time` (seconds) ends it early, to be continued. Only the
+    training half of the data set is read: scores are those of the validation classes. `watch` is called with
+    every SearchEvent.
     """
-    planned = experiment.trials if trials is None else trials
-    _check_budget(experiment, planned, time, workers, concurrent)
-    planned = max(planned, 1 + bool(experiment.baseline))  # the baseline always runs too
+    resources = Resources(workers, concurrent, address, isolation)
+    planned = planned_trials(experiment, trials, time)
     name = validated_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
-    store = store or Store.at()
-    fingerprint = validate_experiment(experiment, data_root, workers)
-    tracker = Tracker(store)
-    with claim_name(store, name, experiment, fingerprint):
-        tracker.close_stale()
-        experiment_id = tracker.experiment(space_name)
-        tags = about(experiment, fingerprint)
-        parent = open_parent(tracker, experiment_id, name, experiment, tags)
-        board = SearchState(name, space_name, experiment.objective.metric, experiment.objective.mode, planned)
-        board.deadline = clock.time() + time if time else None
-        logbook = TrialRecords(store, tracker, board, experiment, parent, tags, watch)
-        stopped = ""
+    locations = Locations(store or Store.at(), data_root)
+    fingerprint = validate_experiment(experiment, locations, workers)
+    with claim_name(locations.store, name, experiment, fingerprint):
+        objective = experiment.objective
+        state = SearchState(name, space_name, objective.metric, objective.mode, planned)
+        state.deadline = clock.time() + time if time else None
+        about = provenance(experiment, fingerprint)
+        parent, is_new = _parent_run(locations.store, experiment, name, space_name, about)
+        records = TrialRecords(locations.store, state, experiment, parent, about, watch)
+        if not is_new and not records.interrupted() and len(records.trials()) >= planned:
+            return _result(experiment, records, locations.store, "")  # nothing to do: the run stays as it is
+        parent.reopen(about)
         try:
-            if logbook.interrupted() or len(logbook.trials()) < planned:
-                stopped = _run(
-                    experiment, logbook, store, data_root, address,
-                    points=planned - bool(experiment.baseline),
-                    workers=workers, concurrent=concurrent, isolation=isolation,
-                )  # fmt: skip
+            from dmltune.search.tuning import run_trials
+
+            points = planned - bool(experiment.baseline)
+            stopped = run_trials(experiment, records, locations, resources, points)
+            result = _result(experiment, records, locations.store, stopped)
+            _log_result(parent, result)
         except BaseException as error:
-            leave(logbook, tracker, parent, f"{type(error).__name__}: {error}".splitlines()[0])
+            with contextlib.suppress(Exception):  # no run stays RUNNING; everything can be continued
+                reason = f"{type(error).__name__}: {error}".splitlines()[0]
+                for number in records.under_way:
+                    records.interrupt(number, reason)
+                parent.interrupt(reason)
             raise
-        result = _result(experiment, logbook, experiment_id, parent, store, stopped)
-        close_parent(tracker, result)
         return result
 
 
-def _run(
-    experiment: Experiment,
-    logbook: TrialRecords,
-    store: Store,
-    data_root: Path | None,
-    address: str | None,
-    *,
-    points: int,
-    workers: int,
-    concurrent: int | None,
-    isolation: str,
-) -> str:
-    """Everything that needs Ray. Says why it was stopped before its end, or nothing."""
-    from dmltune.train.ray_session import plan, ray_session
-
-    with ray_session(address) as session, stop_signals(logbook.message) as stopped:
-        from ray import tune
-
-        from dmltune.search.scheduling import scheduler_for
-        from dmltune.search.searcher import Recorder, StudySearcher
-        from dmltune.search.trainable import BrokerTrainable
-        from dmltune.train.slots import BROKER, running_slots
-
-        layout = plan(session, workers, concurrent)
-        logbook.board.concurrent = layout.concurrent
-        with running_slots(session, layout, isolation) as slots:
-            deadline = logbook.board.deadline
-
-            def stop_all() -> bool:
-                late = deadline is not None and clock.time() > deadline
-                return stopped.is_set() or late or failure() is not None
-
-            def failure() -> BaseException | None:
-                return slots.failure() or searcher.failure
-
-            def make_order(row: TrialRecord, point: Experiment) -> Order:
-                return Order(
-                    id=f"{logbook.board.name}/{row.number:04d}",
-                    experiment=point.to_dict(),
-                    folder=str(logbook.trial_folder(row.number)),
-                    data_root=str(Path(data_root).absolute()) if data_root else None,
-                    threads=layout.threads,
-                )
-
-            known = logbook.trials()
-            searcher = StudySearcher(
-                experiment,
-                logbook,
-                Proposer(
-                    experiment.space, experiment.sampler, _direction(experiment), points,
-                    seed=experiment.seed + 1000 * len(known),  # a resumed search does not draw points again
-                ),
-                points=points,
-                concurrent=layout.concurrent,
-                make_order=make_order,
-                address={"broker": BROKER, "namespace": session.namespace},
-                close_order=slots.broker.close.remote,
-                may_start=lambda: not stop_all(),
-            )  # fmt: skip
-            proxy = tune.with_resources(
-                BrokerTrainable, tune.PlacementGroupFactory([{"node:__internal_head__": 0.001}])
-            )  # beside the driver, without taking a core from the slots
-            tuner = tune.Tuner(
-                proxy,
-                tune_config=tune.TuneConfig(
-                    search_alg=searcher,
-                    scheduler=scheduler_for(experiment, [t for t in known if t.state.is_finished()]),
-                    num_samples=1_000_000,  # the searcher says when it is over
-                    reuse_actors=True,
-                    trial_name_creator=lambda trial: trial.trial_id,
-                    trial_dirname_creator=lambda trial: trial.trial_id,
-                ),
-                run_config=tune.RunConfig(
-                    name="search",
-                    storage_path=str(session.scratch / "tune"),
-                    stop=_stopper(stop_all),
-                    callbacks=[Recorder(searcher)],
-                    failure_config=tune.FailureConfig(max_failures=ACTOR_FAILURES),
-                    verbose=0,
-                ),
-            )
-            tuner.fit()
-            if (error := failure()) is not None:
-                raise error
-            reason = "stopped" if stopped.is_set() else "time is up"
-            for number in logbook.under_way:
-                logbook.interrupt(number, f"{reason}; the same command continues")
-            left = logbook.interrupted() or len(logbook.trials()) < logbook.board.trials_planned
-            return reason if left and stop_all() else ""
-
-
-def _stopper(stop_all: Callable[[], bool]) -> Any:
-    from ray.tune.stopper import Stopper
-
-    class StopAll(Stopper):
-        def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-            return False
-
-        def stop_all(self) -> bool:
-            return stop_all()
-
-        def __reduce__(self) -> Any:
-            return (dict, ())  # Tune pickles stoppers into a snapshot that nobody reads
-
-    return StopAll()
-
-
-def _check_budget(
-    experiment: Experiment, trials: int, time: float | None, workers: int, concurrent: int | None
-) -> None:
+def planned_trials(experiment: Experiment, trials: int | None, time: float | None) -> int:
+    """Return how many trials a search runs; a budget that is none is a UserError."""
     if not experiment.searchable:
         raise UserError("this experiment has nothing to search (no `search:` section); use `dmltune train`")
-    for option, value in (("--trials", trials), ("--workers", workers), ("--concurrent", concurrent)):
-        if value is not None and value < 1:
-            raise UserError(f"{option} must be at least 1; got {value}")
+    if trials is not None and trials < 1:
+        raise UserError(f"--trials must be at least 1; got {trials}")
     if time is not None and time <= 0:
         raise UserError(f"--time must be above 0; got {time:g} s")
+    wanted = experiment.trials if trials is None else trials
+    return max(wanted, 1 + bool(experiment.baseline))  # the baseline always runs too
 
 
-def _result(
-    experiment: Experiment, logbook: TrialRecords, experiment_id: str, parent: str, store: Store, stopped: str
-) -> SearchResult:
-    board = logbook.board
-    rows = tuple(sorted(board.rows.values(), key=lambda row: row.number))
+def _parent_run(
+    store: Store, experiment: Experiment, name: str, space_name: str, about: dict[str, object]
+) -> tuple[TrackedRun, bool]:
+    """Return the search's run, and whether it was made just now. An existing one is not changed."""
+    tracker = Tracker(store)
+    tracker.close_stale()
+    metric = experiment.objective.metric
+    existing = tracker.find(name)
+    if existing is not None:
+        return TrackedRun(tracker, existing.info.run_id, metric), False
+    run = TrackedRun.open(
+        tracker,
+        tracker.experiment(space_name),
+        name,
+        role="search",
+        metric=metric,
+        params=experiment.settings(),
+        about={**about, tags.NOTE: experiment.about},
+    )
+    tracker.log_json(run.run_id, "experiment.json", experiment.to_dict())
+    return run, True
+
+
+def _log_result(parent: TrackedRun, result: SearchResult) -> None:
+    winner = result.winner
+    if winner is not None and winner.best is not None:
+        parent.log_best(winner.number, winner.best)
+        parent.tag({tags.WINNER: winner.run_id, tags.WINNER_TRIAL: winner.number})
+        if not parent.tracker.has_model(winner.run_id):
+            raise UserError(
+                f"the winner's model (trial {winner.number}) is not in the store. Run the search again "
+                "under another --name with a --store that every node can read."
+            )
+    parent.tracker.log_json(parent.run_id, "result.json", result.to_dict())
+    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        parent.tracker.log_file(parent.run_id, draw(result, Path(scratch) / "search.png"))
+    if result.interrupted:
+        parent.interrupt(CONTINUES)
+    else:
+        parent.end("complete")
+
+
+def _result(experiment: Experiment, records: TrialRecords, store: Store, stopped: str) -> SearchResult:
+    state = records.state
+    rows = tuple(sorted(state.rows.values(), key=lambda row: row.number))
     return SearchResult(
-        name=board.name,
-        space_name=board.space_name,
-        metric=board.metric,
-        mode=board.mode,
+        name=state.name,
+        space_name=state.space_name,
+        metric=state.metric,
+        mode=state.mode,
         protocol=experiment.objective.protocol,
         rows=rows,
-        winner=board.best_row("reference", "search"),
+        winner=state.best_row("reference", "search"),
         reference=next((row for row in rows if row.role == "reference"), None),
         baseline=next((row for row in rows if row.role == "baseline"), None),
-        untrained_score=logbook.untrained_score(),
-        experiment_id=experiment_id,
-        parent_run_id=parent,
+        untrained_score=records.untrained_score(),
+        experiment_id=records.experiment_id,
+        parent_run_id=records.parent.run_id,
         store=store.root,
         interrupted=bool(stopped),
         reason=stopped,
     )
-
-
-def _direction(experiment: Experiment) -> Literal["maximize", "minimize"]:
-    return "maximize" if experiment.objective.mode == "max" else "minimize"

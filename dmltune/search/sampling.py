@@ -1,16 +1,17 @@
-"""Which point to try next: Optuna's samplers over finished and running trials, inside the space's rules.
+"""Which point to try next: a sampler over finished and running trials, inside the space's rules.
 
-The sampler's own study lives in memory and is rebuilt from the persistent one for every proposal (20 ms for a
-thousand trials). So a resumed search proposes from everything that is known, a point that breaks a `require`
-rule or was already tried leaves no trace in the persistent study, and the baseline, which is no point of the
-space, does not mislead it.
+The sampler works on a study in memory, rebuilt from the persistent one for every proposal (20 ms for a
+thousand trials). So a resumed search proposes from all trials, and a point that breaks a rule or was tried
+already leaves no trace. The baseline, which is no point of the space, is left out. What the sampler stores in
+the proposed trial and in the study (CMA-ES and NSGA keep their generations there) is part of the proposal and
+is stored with it.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import optuna
@@ -20,47 +21,55 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmltune.errors import UserError
 from dmltune.experiment.space.parameter import Parameter
 from dmltune.experiment.space.search_space import SearchSpace
 
-ASKS = 20  # how often the sampler may propose a forbidden or repeated point before random ones are drawn
+ASKS = 20  # forbidden or repeated points of the sampler before random ones are drawn
 DRAWS = 10_000
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """A point, and what the sampler stored in its trial and in the study."""
+
+    values: Mapping[str, Any]
+    trial_attributes: Mapping[str, Any] = field(default_factory=dict)
+    study_attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Proposer:
-    """Asks one sampler for points of one space. `trials` is the size of the search (it sets the random
-    start).
-    """
+    """Proposes points of one space with one sampler."""
 
     def __init__(
-        self,
-        space: SearchSpace,
-        sampler: str,
-        direction: Literal["maximize", "minimize"],
-        trials: int,
-        seed: int,
+        self, space: SearchSpace, sampler: BaseSampler, mode: Literal["max", "min"], seed: int
     ) -> None:
         self._space = space
-        self._direction = direction
-        self._sampler = _sampler(sampler, startup=min(10, max(2, trials // 4)), seed=seed)
+        self._direction: Literal["maximize", "minimize"] = "maximize" if mode == "max" else "minimize"
+        self._sampler = sampler
         self._random = RandomSampler(seed=seed + 1)
 
-    def propose(self, known: Iterable[FrozenTrial]) -> dict[str, Any] | None:
-        """A new point that no rule forbids and no trial has tried; None when a finite space has no more."""
-        known = list(known)
-        tried = [trial.params for trial in known]
+    def propose(
+        self, trials: Sequence[FrozenTrial], study_attributes: Mapping[str, Any] | None = None
+    ) -> Proposal | None:
+        """Return a point that no rule forbids and no trial has tried; None when a finite space has no
+        more."""
+        tried = [trial.params for trial in trials]
         for sampler, times in ((self._sampler, ASKS), (self._random, DRAWS)):
             study = optuna.create_study(direction=self._direction, sampler=sampler)
-            study.add_trials(known)
+            study.add_trials(trials)
+            for key, value in (study_attributes or {}).items():
+                study._storage.set_study_system_attr(study._study_id, key, value)
             for _ in range(times):
                 trial = study.ask()
                 values = {p.name: v for p, v in self._suggest(trial)}
                 if values not in tried and self._space.violated(values) is None:
-                    return values
+                    frozen = study._storage.get_trial(trial._trial_id)
+                    stored = study._storage.get_study_system_attrs(study._study_id)
+                    return Proposal(values, dict(frozen.system_attrs), dict(stored))
                 study.tell(trial, state=TrialState.FAIL)  # in memory only
         if size_of(self._space) > len(tried):
             raise UserError(
@@ -73,20 +82,12 @@ class Proposer:
         values: dict[str, Any] = {}
         for parameter in self._space.parameters:
             if parameter.name in self._space.active(values):
-                values[parameter.name] = _suggest(trial, parameter)
+                values[parameter.name] = trial._suggest(parameter.name, distribution(parameter))
                 yield parameter, values[parameter.name]
 
 
-def _suggest(trial: optuna.Trial, parameter: Parameter) -> Any:
-    if parameter.kind == "choice":
-        return trial.suggest_categorical(parameter.name, parameter.choices)
-    if parameter.kind == "int":
-        return trial.suggest_int(parameter.name, int(parameter.low), int(parameter.high), log=parameter.log)
-    return trial.suggest_float(parameter.name, float(parameter.low), float(parameter.high), log=parameter.log)
-
-
 def distribution(parameter: Parameter) -> BaseDistribution:
-    """The same range in Optuna's words."""
+    """Return Optuna's form of the parameter's range."""
     if parameter.kind == "choice":
         return CategoricalDistribution(parameter.choices)
     if parameter.kind == "int":
@@ -94,18 +95,21 @@ def distribution(parameter: Parameter) -> BaseDistribution:
     return FloatDistribution(float(parameter.low), float(parameter.high), log=parameter.log)
 
 
-def as_template(space: SearchSpace, values: Mapping[str, Any], attributes: Mapping[str, Any]) -> FrozenTrial:
-    """A RUNNING trial to be written into the persistent study."""
-    ranges = {p.name: distribution(p) for p in space.parameters if p.name in values}
+def as_template(space: SearchSpace, proposal: Proposal, attributes: Mapping[str, Any]) -> FrozenTrial:
+    """Return a RUNNING trial to be written into the persistent study."""
+    ranges = {p.name: distribution(p) for p in space.parameters if p.name in proposal.values}
     return create_trial(
-        state=TrialState.RUNNING, params=dict(values), distributions=ranges, user_attrs=dict(attributes)
+        state=TrialState.RUNNING,
+        params=dict(proposal.values),
+        distributions=ranges,
+        user_attrs=dict(attributes),
+        system_attrs=dict(proposal.trial_attributes),
     )
 
 
 def size_of(space: SearchSpace) -> float:
-    """How many points there are; infinite as soon as one parameter is a float."""
-    sizes = [_count(parameter) for parameter in space.parameters]
-    return math.prod(sizes)
+    """Return how many points there are; infinite as soon as one parameter is a float."""
+    return math.prod(_count(parameter) for parameter in space.parameters)
 
 
 def _count(parameter: Parameter) -> float:
@@ -114,19 +118,3 @@ def _count(parameter: Parameter) -> float:
     if parameter.kind == "int":
         return int(parameter.high) - int(parameter.low) + 1
     return len(parameter.choices)
-
-
-def _sampler(name: str, startup: int, seed: int) -> BaseSampler:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        if name == "gp":
-            return GPSampler(seed=seed, n_startup_trials=startup)
-        if name == "random":
-            return RandomSampler(seed=seed)
-        return TPESampler(
-            seed=seed,
-            multivariate=True,
-            group=True,  # conditional parameters are modelled with the trials that have them
-            constant_liar=True,
-            n_startup_trials=startup,
-        )

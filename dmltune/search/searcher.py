@@ -1,8 +1,8 @@
-"""Ray Tune's view of the search: which trial is next, and what became of it.
+"""Ray Tune's searcher: which trial is next, and what became of it.
 
-Stock `OptunaSearch` calls an early-stopped trial COMPLETE with its low value, leaves NaN trials RUNNING, and
-cannot be restored with a database behind it. Here everything goes through the logbook: PRUNED, FAIL, and
-telling twice is telling once.
+Stock `OptunaSearch` tells Optuna that an early-stopped trial is COMPLETE with its low value, leaves NaN
+trials RUNNING, and cannot be restored with a database behind it. This one writes through TrialRecords:
+PRUNED, FAIL, and telling twice is telling once.
 """
 
 from __future__ import annotations
@@ -10,19 +10,30 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ray.tune import Callback
+from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
 from dmltune.experiment import Experiment
 from dmltune.search.records import TrialRecords
-from dmltune.search.sampling import Proposer
+from dmltune.search.sampling import Proposal, Proposer
 from dmltune.search.state import TrialRecord
 from dmltune.train.orders import Order, TrialReport
 
-MakeOrder = Callable[[TrialRecord, Experiment], Order]
+
+@dataclass(frozen=True)
+class Dispatch:
+    """How the searcher reaches the workers: orders for them, the broker's address, and how to end an
+    order."""
+
+    make_order: Callable[[TrialRecord, Experiment], Order]
+    close_order: Callable[[str], Any]
+    address: Mapping[str, str]
+    concurrent: int
 
 
 class StudySearcher(Searcher):
@@ -31,31 +42,25 @@ class StudySearcher(Searcher):
     def __init__(
         self,
         experiment: Experiment,
-        logbook: TrialRecords,
+        records: TrialRecords,
         proposer: Proposer,
-        *,
         points: int,
-        concurrent: int,
-        make_order: MakeOrder,
-        address: dict[str, str],
-        close_order: Callable[[str], Any],
+        dispatch: Dispatch,
         may_start: Callable[[], bool],
     ) -> None:
         super().__init__(metric="score", mode=experiment.objective.mode)
         self._experiment = experiment
-        self._logbook = logbook
+        self._records = records
         self._proposer = proposer
         self._points = points
-        self._concurrent = concurrent
-        self._make_order = make_order
-        self._address = address
-        self._close_order = close_order
+        self._dispatch = dispatch
         self._may_start = may_start
         self.failure: Exception | None = None  # Tune would call it the trial's; it ends the search
-        self._waiting = deque(logbook.interrupted())
-        self._live: dict[str, tuple[int, str]] = {}  # Tune's id → our number, order id
+        self.paused: set[str] = set()  # Tune's ids; a paused trial holds no worker group
+        self._waiting = deque(records.interrupted())
+        self._live: dict[str, tuple[int, str]] = {}  # Tune's id → trial number, order id
 
-    # ---- what Tune asks
+    # ---- what Tune calls
 
     def suggest(self, trial_id: str) -> Any:
         try:
@@ -67,38 +72,39 @@ class StudySearcher(Searcher):
     def _suggest(self, trial_id: str) -> Any:
         if not self._may_start():
             return Searcher.FINISHED
-        if len(self._live) >= self._concurrent:
+        if len(self._live.keys() - self.paused) >= self._dispatch.concurrent:
             return None
-        row = self._next()
-        if row is None:
+        record = self._next()
+        if record is None:
             return Searcher.FINISHED
-        order = self._make_order(row, self._experiment_of(row))
-        self._live[trial_id] = (row.number, order.id)
-        return {"order": json.dumps(vars(order)), "protected": row.role != "search", **self._address}
+        order = self._dispatch.make_order(record, self._experiment_of(record))
+        self._live[trial_id] = (record.number, order.id)
+        protected = record.role != "search"
+        return {"order": json.dumps(vars(order)), "protected": protected, **self._dispatch.address}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         if trial_id not in self._live:
             return
         number, order_id = self._live.pop(trial_id)
-        self._close_order(order_id)
-        with self._noticing_failures():
+        self._dispatch.close_order(order_id)
+        with self._noting_failures():
             why = "lost: its Tune actor died" if error else "stopped early by the scheduler"
-            self._logbook.close(number, why)
+            self._records.close(number, why)
 
     def record(self, trial_id: str, report: TrialReport) -> None:
         if trial_id in self._live:
-            with self._noticing_failures():
-                self._logbook.progress(self._live[trial_id][0], report)
+            with self._noting_failures():
+                self._records.progress(self._live[trial_id][0], report)
 
     @contextlib.contextmanager
-    def _noticing_failures(self) -> Iterator[None]:
-        """The disk is full, the tracking server gone, no point satisfies the rules: the search must end."""
+    def _noting_failures(self) -> Iterator[None]:
+        """Note errors that must end the search: a full disk, a lost tracking server, a missing model."""
         try:
             yield
         except Exception as error:
             self.failure = self.failure or error
 
-    # ---- Tune saves searchers with pickle; ours keeps its state in the study and gives nothing away
+    # ---- Tune pickles searchers; the state of this one is in the study
 
     def save(self, checkpoint_path: str) -> None:
         return None
@@ -112,29 +118,30 @@ class StudySearcher(Searcher):
     # ---- which trial is next
 
     def _next(self) -> TrialRecord | None:
+        records, steps = self._records, self._experiment.max_steps
         if self._waiting:
-            return self._logbook.resume(self._waiting.popleft())
-        steps = self._experiment.max_steps
-        points = self._logbook.points()
+            return records.resume(self._waiting.popleft())
+        points = records.points()
         if not points and self._experiment.space.reference_point:
-            return self._logbook.open("reference", self._experiment.space.reference_point, steps)
-        if self._experiment.baseline and len(self._logbook.trials()) == len(points):
-            return self._logbook.open("baseline", {}, steps)
+            return records.open("reference", Proposal(self._experiment.space.reference_point), steps)
+        if self._experiment.baseline and len(records.trials()) == len(points):
+            return records.open("baseline", Proposal({}), steps)
         if len(points) >= self._points:
             return None
-        values = self._proposer.propose(points)
-        return None if values is None else self._logbook.open("search", values, steps)
+        proposal = self._proposer.propose(points, records.study.sampler_state())
+        return None if proposal is None else records.open("search", proposal, steps)
 
-    def _experiment_of(self, row: TrialRecord) -> Experiment:
-        if row.role != "baseline":
-            return self._experiment.point(row.values)
+    def _experiment_of(self, record: TrialRecord) -> Experiment:
+        if record.role != "baseline":
+            return self._experiment.point(record.values)
         baseline = self._experiment.baseline_experiment()
         assert baseline is not None
         return baseline
 
 
 class Recorder(Callback):
-    """Hands every result to the searcher; Tune's searchers are not told of the last one."""
+    """Hands every result to the searcher (Tune's searchers do not get the last one), and which trials are
+    paused."""
 
     def __init__(self, searcher: StudySearcher) -> None:
         self._searcher: StudySearcher | None = searcher
@@ -143,7 +150,11 @@ class Recorder(Callback):
         self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         if self._searcher is not None:
-            self._searcher.record(trial.trial_id, TrialReport(**json.loads(result["report"])))
+            self._searcher.record(trial.trial_id, TrialReport(**result["report"]))
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        if self._searcher is not None:
+            self._searcher.paused = {trial.trial_id for trial in trials if trial.status == Trial.PAUSED}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_searcher": None}  # Tune pickles callbacks

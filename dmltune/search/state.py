@@ -1,4 +1,4 @@
-"""What is known about a running search, for whoever shows it: live table, plain lines, summary, JSON."""
+"""What is known about a running search, for the live table, log lines, the summary and JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Role = Literal["reference", "baseline", "search"]
-RowState = Literal["running", "complete", "pruned", "failed", "interrupted"]
+TrialRole = Literal["reference", "baseline", "search"]
+TrialState = Literal["running", "complete", "pruned", "failed", "interrupted"]
 
 
 @dataclass
@@ -19,9 +19,9 @@ class TrialRecord:
     """One trial. Scores are fractions on the validation classes."""
 
     number: int
-    role: Role
+    role: TrialRole
     values: dict[str, Any]
-    state: RowState = "running"
+    state: TrialState = "running"
     step: int = 0
     max_steps: int = 0
     score: float | None = None  # the latest validation
@@ -34,6 +34,8 @@ class TrialRecord:
 
 @dataclass
 class SearchState:
+    """All trials of a search. Readers in other threads take a `snapshot`."""
+
     name: str
     space_name: str
     metric: str
@@ -46,7 +48,7 @@ class SearchState:
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def snapshot(self) -> SearchState:
-        """A copy that does not change while it is drawn."""
+        """Return a copy that does not change while it is drawn."""
         with self._lock:
             rows = copy.deepcopy(self.rows)
         return SearchState(
@@ -54,24 +56,22 @@ class SearchState:
             self.started, self.deadline,
         )  # fmt: skip
 
-    def put(self, row: TrialRecord) -> None:
+    def put(self, record: TrialRecord) -> None:
         with self._lock:
-            self.rows[row.number] = copy.deepcopy(row)
+            self.rows[record.number] = copy.deepcopy(record)
 
-    def best_row(self, *roles: Role) -> TrialRecord | None:
-        """The best complete trial, of these roles when some are named."""
-        sign = 1 if self.mode == "max" else -1
-        done = [
-            row
-            for row in self.rows.values()
-            if row.state == "complete" and row.best is not None and (not roles or row.role in roles)
-        ]
-        return max(done, key=lambda row: (sign * (row.best or 0.0), -row.number), default=None)
+    def complete(self) -> list[TrialRecord]:
+        """Return the complete trials that have a score, best first."""
+        sign = -1 if self.mode == "max" else 1
+        done = [row for row in self.rows.values() if row.state == "complete" and row.best is not None]
+        return sorted(done, key=lambda row: (sign * (row.best or 0.0), row.number))
+
+    def best_row(self, *roles: TrialRole) -> TrialRecord | None:
+        """Return the best complete trial, of these roles when some are given."""
+        return next((row for row in self.complete() if not roles or row.role in roles), None)
 
     def seconds_left(self) -> float | None:
-        """From the time that finished trials took and the share of steps that running ones have done; None at
-        first.
-        """
+        """Estimate from finished trials and the share of steps that running ones have done; None at first."""
         ended = [row for row in self.rows.values() if row.state in ("complete", "pruned") and row.seconds > 0]
         running = [row for row in self.rows.values() if row.state == "running"]
         rates = [row.seconds / (row.step / row.max_steps) for row in running if row.step and row.max_steps]
@@ -88,19 +88,21 @@ class SearchState:
 
 
 @dataclass(frozen=True)
-class Event:
+class SearchEvent:
+    """What a watcher of a search is called with."""
+
     kind: Literal["started", "progress", "finished", "message"]
-    row: TrialRecord | None
+    record: TrialRecord | None
     text: str
-    board: SearchState
+    state: SearchState
 
 
-Watch = Callable[[Event], None]
+Watch = Callable[[SearchEvent], None]
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The end of a search. Nothing here has seen a test class."""
+    """The end of a search. Nothing in it comes from a test class."""
 
     name: str
     space_name: str
@@ -119,7 +121,7 @@ class SearchResult:
     reason: str = ""  # why it was interrupted: stopped | time is up
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; scores are fractions."""
+        """Return a JSON-able document; scores are fractions."""
         document = asdict(self)
         document["store"] = str(self.store)
         return document

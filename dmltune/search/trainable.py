@@ -1,7 +1,8 @@
-"""A trial as Ray Tune sees it: a tiny actor that posts an order and asks for its reports, one per `step`."""
+"""A trial as Ray Tune sees it: a small actor that asks the broker for the reports of its order."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from dmltune.train.orders import Order, TrialReport
 
 
 class BrokerTrainable(tune.Trainable):
-    """Reused trial after trial (`reset_config`). The training itself happens in a slot.
+    """One report per `step`. The training itself happens in a worker group.
 
-    A proxy that was killed starts again from the first report; what is written already is not written twice.
+    Tune reuses the actor for trial after trial (`reset_config`). An actor that was killed starts again from
+    the first report; the records ignore what they have already. Leaving an order pauses it: a trial that Tune
+    paused is continued later, and an order that is closed stays closed.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -25,38 +28,30 @@ class BrokerTrainable(tune.Trainable):
         self._number = -1
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.cleanup()
         self.setup(new_config)
         return True
 
     def step(self) -> dict[str, Any]:
-        report = self._next()
+        report: TrialReport = ray.get(self._broker.next_report.remote(self._order, self._number))
         self._number = report.number
         return _result(report) | {"protected": self._protected}
 
-    def _next(self) -> TrialReport:
-        while True:
-            ray.get(self._broker.post.remote(self._order))
-            report: TrialReport | None = ray.get(
-                self._broker.next_report.remote(self._order.id, self._number)
-            )
-            if report is not None:  # None: the broker was restarted and does not know the order any more
-                return report
-
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """The weights are in the trial's folder; Tune keeps only the place."""
+        """Save how far the trial is. The weights are in the trial's own folder."""
         Path(checkpoint_dir, "place.json").write_text(json.dumps({"number": self._number}))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         self._number = int(json.loads(Path(str(checkpoint), "place.json").read_text())["number"])
 
+    def cleanup(self) -> None:
+        with contextlib.suppress(ray.exceptions.RayError):  # the search is ending
+            ray.get(self._broker.pause.remote(self._order.id), timeout=10)
+
 
 def _result(report: TrialReport) -> dict[str, Any]:
-    """What Tune sees of a report. A failed trial has no score, so that no scheduler ranks it."""
-    result: dict[str, Any] = {
-        "step": report.step,
-        "done": report.finished,
-        "report": json.dumps(vars(report)),
-    }
+    """Return what Tune's schedulers read. A failed trial has no score, so none of them ranks it."""
+    result: dict[str, Any] = {"step": report.step, "done": report.finished, "report": report.to_dict()}
     if report.score is not None and not report.failure:
         result["score"] = report.score
     return result

@@ -204,7 +204,8 @@ def options_of(experiment: Experiment) -> Options:
 
 
 def validate_experiment(experiment: Experiment, locations: Locations, workers: int = 1) -> str:
-    """Build what Ray's workers would build, so that mistakes show before Ray starts: data, split, batch, weights.
+    """Build what Ray's workers would build, so that mistakes show before Ray starts: data, split, batch,
+    weights.
 
     Return the fingerprint of the training images.
     """

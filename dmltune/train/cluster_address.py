@@ -39,6 +39,6 @@ def parse_address(address: str) -> tuple[str, int]:
         except ValueError:  # the port is above 65535
             pass
     raise UserError(
-        f"a Ray address must be host:port, ray://host:port or auto; got {readable(without_password(address))}. "
-        f"{_REMEDY}"
+        f"a Ray address must be host:port, ray://host:port or auto; "
+        f"got {readable(without_password(address))}. {_REMEDY}"
     )

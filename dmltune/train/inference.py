@@ -10,24 +10,50 @@ import torch
 from torch import Tensor
 
 from dmltune.core import checkpoint
+from dmltune.core.checkpoint import ModelDescription
 from dmltune.core.embedder import Embedder
 from dmltune.core.retrieval import retrieval_metrics
 from dmltune.data.feed import evaluation_batches
-from dmltune.data.images import ImageSet, Indices
+from dmltune.data.images import PHOTO_MARGIN, ImageSet, Indices
 from dmltune.experiment import Experiment
 from dmltune.train.build import build_embedder
 
 # Pixels of a batch on the CPU. Larger maps are fresh pages from the kernel each time, at half the speed.
 CPU_PIXELS = 8 * 160**2
+_PHOTOS = ("cars196", "cub", "inshop", "own", "sop", "vehicleid")  # with a crop margin, in models of format 1
 
 
-def read_embedder(folder: Path) -> tuple[Embedder, Experiment, dict[str, Any]]:
-    """Return the embedder that `save_model` wrote, its experiment, and its description."""
-    state_dict, about = checkpoint.load_model(folder)
-    experiment = Experiment.from_dict(about["experiment"])
-    embedder = build_embedder(experiment.with_values({"backbone.weights": "none"}), about["normalise"])
-    embedder.load_state_dict(state_dict)
+def read_embedder(folder: Path) -> tuple[Embedder, Experiment, ModelDescription]:
+    """Return the embedder that `save_model` wrote, its experiment, and the whole description."""
+    state, about = checkpoint.load_model(folder, _settings_of_format_1)
+    with checkpoint.reading(folder / checkpoint.MODEL):
+        experiment = Experiment.from_dict(about.experiment)
+        embedder = _empty_embedder(experiment, about.normalise)
+        checkpoint.load_weights(embedder, state, folder / checkpoint.MODEL)
+    embedder.standardise_with(about.mean, about.std)
     return embedder, experiment, about
+
+
+def inference_settings(experiment: Experiment, embedder: Embedder) -> dict[str, Any]:
+    """Return what a stored model says of its images and points, the crop margin apart."""
+    return {
+        "image_size": experiment.data.size,
+        "exif_rotation": experiment.data.name == "own",
+        "mean": tuple(embedder.mean.flatten().tolist()),
+        "std": tuple(embedder.std.flatten().tolist()),
+        "embedding_size": embedder.dim,
+    }
+
+
+def _settings_of_format_1(about: dict[str, Any]) -> dict[str, Any]:
+    experiment = Experiment.from_dict(about["experiment"])
+    margin = experiment.data.margin or (PHOTO_MARGIN if experiment.data.name in _PHOTOS else 1.0)
+    embedder = _empty_embedder(experiment, about["normalise"])
+    return {"crop_margin": margin, **inference_settings(experiment, embedder)}
+
+
+def _empty_embedder(experiment: Experiment, normalise: str) -> Embedder:
+    return build_embedder(experiment.with_values({"backbone.weights": "none"}), normalise)
 
 
 @torch.inference_mode()
@@ -39,7 +65,8 @@ def embed(
     device: torch.device | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
-    """Return the points of the images at `indices`, (N, D) on the CPU; a GPU computes them where there is one."""
+    """Return the points of the images at `indices`, (N, D) on the CPU; a GPU computes them where there is
+    one."""
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     embedder.to(device).eval()
     few = None if device.type == "cuda" else max(1, CPU_PIXELS // size**2)

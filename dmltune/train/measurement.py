@@ -46,7 +46,7 @@ def measure_test(order: Order, device: torch.device) -> None:
     if not order.opening or collectives.rank() != 0 or is_measured(folder):
         return
     entry = LedgerEntry.from_dict(order.opening)
-    images = opened_images(Experiment.from_dict(order.experiment), order.data_root, entry)
+    images = opened_images(Experiment.from_validated(order.experiment), order.data_root, entry)
     embedder, experiment, about = read_embedder(folder / "best")
     emb_ND = _points(embedder, images, experiment, device)
     labels_N = torch.from_numpy(images.labels_N)
@@ -55,7 +55,7 @@ def measure_test(order: Order, device: torch.device) -> None:
     meta = {
         "opening": entry.id,
         "fingerprint": images.fingerprint,
-        "step": about["step"],
+        "step": about.step,
         "metrics": mean_figures(figures, KS),
         "geometry": geometry(emb_ND, labels_N),
         "distances": {
@@ -80,8 +80,8 @@ def measure_test(order: Order, device: torch.device) -> None:
 def _points(embedder: Embedder, images: ImageSet, experiment: Experiment, device: torch.device) -> Tensor:
     """Return the points of all images, (N, D).
 
-    Where training used stored maps of a frozen prefix, the test images get such maps too, shared by all models
-    of a check. They are in float32, so the points are those of the model as it is served.
+    Where training used stored maps of a frozen prefix, the test images get such maps too, shared by all
+    models of a check. They are in float32, so the points are those of the model as it is served.
     """
     size = experiment.data.size
     if experiment.data.views is None or embedder.cut is None:

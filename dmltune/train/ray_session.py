@@ -154,7 +154,8 @@ def usable_cores() -> int:
 
 
 def threads_of(cores: int) -> int:
-    """Return how many threads to use on so many cores; OMP_NUM_THREADS is the limit, as on a shared machine."""
+    """Return how many threads to use on so many cores; OMP_NUM_THREADS is the limit, as on a shared
+    machine."""
     limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return max(1, min(cores, int(limit))) if limit.isdigit() and int(limit) else max(1, cores)
 

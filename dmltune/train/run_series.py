@@ -1,7 +1,7 @@
 """A series of fixed experiments under one name: a parent run and a child run for each member.
 
-Folds, seeds and the rows of a table are trained this way. What a member came to is stored as `result.json` in its
-folder; such a member is not trained again.
+Folds, seeds and the rows of a table are trained this way. What a member came to is stored as `result.json` in
+its folder; such a member is not trained again.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class RunSeries:
             yield self._logged(member, members[member], report)
 
     def store_result(self, member: str, result: Mapping[str, Any], weights: bool = False) -> None:
-        """Mark the member as done. Its checkpoints go; `weights` keeps the best ones beside the run's model."""
+        """Mark the member as done. Its checkpoints go; `weights` keeps the best ones beside the run's
+        model."""
         folder = self.member_folder(member)
         replace_file(folder / RESULT, json.dumps(result, indent=1).encode())
         shutil.rmtree(folder / "last", ignore_errors=True)

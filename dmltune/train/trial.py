@@ -19,6 +19,7 @@ from dmltune.core.run import Progress, Run
 from dmltune.data.feed import ImageFeed
 from dmltune.experiment import Experiment
 from dmltune.train.build import build_run, training_images
+from dmltune.train.inference import inference_settings
 from dmltune.train.measurement import measure_test
 from dmltune.train.orders import Order, TrialReport
 
@@ -28,10 +29,10 @@ def run_trial(
 ) -> Iterator[TrialReport]:
     """Yield a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
 
-    A checkpoint in the folder is continued. Its report comes again, because its reader may have died. The last
-    report comes after the test classes were measured, where the order carries an opening.
+    A checkpoint in the folder is continued. Its report comes again, because its reader may have died. The
+    last report comes after the test classes were measured, where the order carries an opening.
     """
-    experiment = Experiment.from_dict(order.experiment)
+    experiment = Experiment.from_validated(order.experiment)
     folder = Path(order.folder)
     last = folder / "last"
     run = build_run(experiment, order.data_root, device)
@@ -39,8 +40,9 @@ def run_trial(
     try:
         if (last / checkpoint.CHECKPOINT).is_file():
             tensors, meta = checkpoint.load(last)
-            run.restore(tensors, meta["run"])
-            report = TrialReport(**meta["report"])
+            with checkpoint.reading(last / checkpoint.CHECKPOINT):
+                run.restore(tensors, meta["run"])
+                report = TrialReport(**meta["report"])
             if report.finished:
                 measure_test(order, device)
             yield report
@@ -69,11 +71,14 @@ def run_trial(
 
 
 def _save_best(folder: Path, run: Run, experiment: Experiment, order: Order, progress: Progress) -> None:
-    description = {
-        "experiment": experiment.to_dict(),
-        "normalise": run.objective.embedder.normalise,
-        "data": training_images(experiment, order.data_root).fingerprint,
-        "step": progress.step,
-        "validation": progress.metrics,
-    }
+    images, embedder = training_images(experiment, order.data_root), run.objective.embedder
+    description = checkpoint.ModelDescription(
+        experiment=experiment.to_dict(),
+        data=images.fingerprint,
+        step=progress.step,
+        validation=progress.metrics,
+        crop_margin=images.margin,
+        normalise=embedder.normalise,
+        **inference_settings(experiment, embedder),
+    )
     checkpoint.save_model(folder, run.best_weights, description)

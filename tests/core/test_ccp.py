@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -85,13 +86,28 @@ def test_projection_never_gives_a_proxy_to_another_class_and_repeats_when_a_clas
         assert all(proxy in members for proxy in method.proxies[c].tolist())
 
 
-def test_lambda_is_zero_in_the_first_projection_and_then_pulls_towards_theta_star() -> None:
-    method, pool = ccp(**{"lambda": 0.3}), CountedPool()
-    method.start(pool)
-    best = torch.randn(11, dtype=torch.float64)
-    weights = (best + 1).requires_grad_()
-    assert not method.penalises
-    assert method.penalty(weights).item() == 0
+def k_center_by_loops(pool: list[list[float]], cover: list[list[float]], k: int) -> list[list[float]]:
+    picks: list[list[float]] = []
+    for _ in range(k):
+        nearest = [min(math.dist(point, other) for other in [*cover, *picks]) for point in pool]
+        picks.append(pool[nearest.index(max(nearest))])
+    return picks
+
+
+def test_a_new_projection_covers_from_the_best_proxies_and_not_from_the_live_ones() -> None:
+    method, pool = ccp(proxies=1, pool_size=2, patience=1), CountedPool()
+    axis, corner = torch.zeros(CLASSES, 1, DIM, dtype=torch.float64), torch.eye(DIM, dtype=torch.float64)
+    axis[:, 0, 0] = 3.0  # outside the ball: after lip it is the first axis
+    with torch.no_grad():
+        method.proxies.copy_(axis)
+    method.after_validation(0.5, torch.zeros(4), pool)
+    with torch.no_grad():
+        method.proxies.copy_(-axis)  # the live proxies are elsewhere by now
+    samples = torch.stack([0.9 * corner[0], -0.9 * corner[0]]).expand(CLASSES, 2, DIM)
+    method.after_validation(0.1, torch.zeros(4), lambda per_class: (samples, torch.ones(CLASSES, 2) > 0))
+    for c in range(CLASSES):
+        expected = k_center_by_loops(samples[c].tolist(), [corner[0].tolist()], 1)
+        assert method.proxies[c].tolist() == expected == [(-0.9 * corner[0]).tolist()]
 
 
 def test_a_projection_ends_after_patience_validations_without_a_better_score_than_its_own_best() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from annotated_types import Ge, Interval, Lt
 
 from dmltune.core import components, losses, references
-from dmltune.core.components import Range
 from dmltune.errors import UserError
 
 
@@ -37,7 +38,7 @@ def test_parameters_have_their_yaml_names_and_leave_out_what_the_caller_gives() 
     found = components.parameters(components.find("references", "ccp"))
     assert list(found) == ["proxies", "pool_size", "lambda", "patience", "batch_weight"]
     assert found["lambda"].default == 2e-4
-    assert components.range_of(found["lambda"]) == Range(0, None)
+    assert components.range_of(found["lambda"]) == Interval(ge=0)
     assert components.parameters(components.find("backbones", "timm/resnet18")) == {}
 
 
@@ -89,10 +90,20 @@ def test_a_file_of_a_family_may_make_a_class_for_each_model(monkeypatch: pytest.
 
 
 def test_a_range_says_what_it_wants() -> None:
-    assert str(Range(0, 1, low_open=True)) == "above 0 and at most 1"
-    assert str(Range(None, 2, high_open=True)) == "below 2"
-    assert str(Range(None, None)) == "any number"
-    assert [Range(0, 1, True, True).contains(x) for x in (0, 0.5, 1)] == [False, True, False]
+    assert components.range_text(Interval(gt=0, le=1)) == "above 0 and at most 1"
+    assert components.range_text(Interval(lt=2)) == "below 2"
+    inside = [components.contains(Interval(gt=0, lt=1), x) for x in (0, 0.5, 1, float("nan"))]
+    assert inside == [False, True, False, False]
+
+
+def test_bounds_are_read_inside_a_union_too() -> None:
+    def method(steps: Annotated[int, Ge(1), Lt(9)] | None = None) -> None: ...
+
+    parameter = inspect.signature(method, eval_str=True).parameters["steps"]
+    assert components.range_of(parameter) == Interval(ge=1, lt=9)
+    assert components.violation(parameter, None) is None
+    assert components.violation(parameter, 0) == "must be at least 1 and below 9; got 0"
+    assert components.violation(parameter, 1.5) == "must be a whole number or null; got 1.5"
 
 
 def test_the_core_loads_in_a_fresh_process_without_ray_mlflow_optuna_or_yaml() -> None:

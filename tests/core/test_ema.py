@@ -130,7 +130,7 @@ def test_the_model_that_a_trial_keeps_is_the_average(
 ) -> None:
     schedule = Schedule(6, 3, metric="covering_radius", mode="min")
     run = toy.run(schedule=schedule, options=AVERAGED)
-    images = type("Images", (), {"fingerprint": "none"})
+    images = type("Images", (), {"fingerprint": "none", "margin": 1.0})
     monkeypatch.setattr(trial, "build_run", lambda *given: run)
     monkeypatch.setattr(trial, "training_images", lambda *given: images)
     experiment = load_experiment("glyphs").reference_experiment()
@@ -140,6 +140,6 @@ def test_the_model_that_a_trial_keeps_is_the_average(
         if report.step == report.best_step:
             kept = {name: value.clone() for name, value in run.ema.average.items()} or run.best_weights
             saved, about = checkpoint.load_model(tmp_path / "best")
-            assert about["step"] == report.step
+            assert about.step == report.step
             assert all(torch.equal(value, kept[name]) for name, value in saved.items())
     assert kept

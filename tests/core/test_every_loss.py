@@ -3,7 +3,7 @@
 An oracle file has EXAMPLES (parameters) and, in plain Python on nested lists,
 `oracle(emb, labels, refs, ref_labels, same, **example)` for a pair loss (`same`: the references are the
 batch), `oracle(emb, labels, weights, **example)` for a loss with proxies of its own (`weights`: its
-parameters by name).
+parameters by name). A loss without an oracle is tested at its defaults, and one test says what to write.
 """
 
 from __future__ import annotations
@@ -27,36 +27,28 @@ CLASSES, DIM = 5, 4
 
 
 def oracle_of(name: str) -> Any:
+    """Return the module with the oracle of a loss, or None where nobody has written it yet."""
     path = ORACLES / f"{name}.py"
-    assert path.exists(), f"{name} has no oracle; write tests/core/oracles/{name}.py (EXAMPLES, oracle)"
-    spec = importlib.util.spec_from_file_location(f"oracle_of_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
+    spec = importlib.util.spec_from_file_location(f"oracle_of_{name}", path) if path.exists() else None
+    if spec is None or spec.loader is None:
+        return None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def takes_references(name: str) -> bool:
+    return bool(getattr(components.find("losses", name), "takes_references", True))
 
 
 NAMES = components.names("losses")
 CASES = [
     pytest.param(name, example, id=f"{name}-{i}")
     for name in NAMES
-    if (ORACLES / f"{name}.py").exists()
-    for i, example in enumerate(oracle_of(name).EXAMPLES)
+    for i, example in enumerate(getattr(oracle_of(name), "EXAMPLES", [{}]))
 ]
-
-
-def takes_references(loss: Any) -> bool:
-    return bool(getattr(loss, "takes_references", True))
-
-
-PAIRS = [case for case in CASES if takes_references(components.find("losses", case.values[0]))]
+PAIRS = [case for case in CASES if takes_references(str(case.values[0]))]
 OTHERS = [case for case in CASES if case not in PAIRS]
-EITHER = [
-    pytest.param(*case.values, refs, id=f"{case.id}-{'references' if refs else 'batch'}")
-    for refs in (False, True)
-    for case in (PAIRS if refs else CASES)
-]
 
 
 def make(name: str, example: dict[str, Any], dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -73,7 +65,8 @@ def batch(seed: int, size: int = 9, refs: int = 7) -> tuple[Tensor, Tensor, Tens
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_loss_has_an_oracle_with_examples(name: str) -> None:
-    assert oracle_of(name).EXAMPLES
+    advice = f"loss '{name}' has no slow oracle; write tests/core/oracles/{name}.py (EXAMPLES, oracle)"
+    assert getattr(oracle_of(name), "EXAMPLES", None), advice
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,32 +76,28 @@ def test_every_tunable_parameter_has_a_default_and_every_number_a_range(name: st
         if isinstance(parameter.default, float) or type(parameter.default) is int:
             limits = components.range_of(parameter)
             assert limits is not None
-            assert limits.contains(parameter.default)
+            assert components.contains(limits, parameter.default)
 
 
-@pytest.mark.parametrize(("name", "example"), PAIRS)
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("with_references", [False, True])
-def test_it_equals_its_oracle(name: str, example: dict[str, Any], seed: int, with_references: bool) -> None:
-    emb_BD, labels_B, refs_RD, ref_labels_R = batch(seed)
-    others = (refs_RD, ref_labels_R) if with_references else (emb_BD, labels_B)
-    lists = [part.tolist() for part in (emb_BD, labels_B, *others)]
-    expected = oracle_of(name).oracle(*lists, not with_references, **example)
-    value = make(name, example)(emb_BD, labels_B, *(others if with_references else ()))
-    assert value.dim() == 0
-    assert value.item() == pytest.approx(expected, rel=1e-12, abs=1e-13)
-
-
-@pytest.mark.parametrize(("name", "example"), OTHERS)
-@pytest.mark.parametrize("seed", range(5))
-def test_with_proxies_of_its_own_it_equals_its_oracle(name: str, example: dict[str, Any], seed: int) -> None:
-    emb_BD, labels_B, _, _ = batch(seed)
+@pytest.mark.parametrize(("name", "example"), CASES)
+def test_it_equals_its_oracle(name: str, example: dict[str, Any]) -> None:
+    if (slow := oracle_of(name)) is None:
+        pytest.skip("no oracle yet")
     loss = make(name, example)
     weights = {key: value.tolist() for key, value in loss.named_parameters()}
-    expected = oracle_of(name).oracle(emb_BD.tolist(), labels_B.tolist(), weights, **example)
-    value = loss(emb_BD, labels_B)
-    assert value.dim() == 0
-    assert value.item() == pytest.approx(expected, rel=1e-12, abs=1e-13)
+    for seed in range(5):
+        emb_BD, labels_B, refs_RD, ref_labels_R = batch(seed)
+        emb, labels = emb_BD.tolist(), labels_B.tolist()
+        if takes_references(name):
+            expected = slow.oracle(emb, labels, refs_RD.tolist(), ref_labels_R.tolist(), False, **example)
+            value = loss(emb_BD, labels_B, refs_RD, ref_labels_R)
+            assert value.item() == pytest.approx(expected, rel=1e-12, abs=1e-13)
+            expected = slow.oracle(emb, labels, emb, labels, True, **example)
+        else:
+            expected = slow.oracle(emb, labels, weights, **example)
+        value = loss(emb_BD, labels_B)
+        assert value.dim() == 0
+        assert value.item() == pytest.approx(expected, rel=1e-12, abs=1e-13)
 
 
 @pytest.mark.parametrize(("name", "example"), OTHERS)
@@ -118,18 +107,18 @@ def test_references_are_refused_by_a_loss_with_proxies_of_its_own(name: str, exa
 
 
 @pytest.mark.parametrize(("name", "example"), CASES)
-@pytest.mark.parametrize("seed", range(3))
-def test_its_gradient_is_that_of_finite_differences(name: str, example: dict[str, Any], seed: int) -> None:
-    emb_BD, labels_B, refs_RD, ref_labels_R = batch(seed, size=6, refs=5)
-    loss = make(name, example)
-    emb_BD.requires_grad_()
-    refs_RD.requires_grad_()
-    weights = tuple(loss.parameters())  # moved in place by gradcheck, so the loss sees each change
-    assert torch.autograd.gradcheck(lambda x, *_: loss(x, labels_B), (emb_BD, *weights))
-    if takes_references(loss):
-        assert torch.autograd.gradcheck(
-            lambda x, y, *_: loss(x, labels_B, y, ref_labels_R), (emb_BD, refs_RD, *weights)
-        )
+def test_its_gradient_is_that_of_finite_differences(name: str, example: dict[str, Any]) -> None:
+    for seed in range(3):
+        emb_BD, labels_B, refs_RD, ref_labels_R = batch(seed, size=6, refs=5)
+        loss = make(name, example)
+        emb_BD.requires_grad_()
+        refs_RD.requires_grad_()
+        weights = tuple(loss.parameters())  # moved in place by gradcheck, so the loss sees each change
+        alone = lambda x, *_, loss=loss, labels_B=labels_B: loss(x, labels_B)  # noqa: E731
+        assert torch.autograd.gradcheck(alone, (emb_BD, *weights))
+        if takes_references(name):
+            both = lambda x, y, *_, f=loss, a=labels_B, b=ref_labels_R: f(x, a, y, b)  # noqa: E731
+            assert torch.autograd.gradcheck(both, (emb_BD, refs_RD, *weights))
 
 
 @pytest.mark.parametrize(("name", "example"), CASES)
@@ -140,54 +129,45 @@ def test_permuting_the_batch_leaves_it_unchanged(
 ) -> None:
     emb_BD, labels_B, refs_RD, ref_labels_R = batch(seed)
     loss = make(name, example)
-    for others in ((), (refs_RD, ref_labels_R)) if takes_references(loss) else ((),):
+    for others in ((), (refs_RD, ref_labels_R)) if takes_references(name) else ((),):
         expected = loss(emb_BD, labels_B, *others)
         torch.testing.assert_close(loss(emb_BD[order], labels_B[order], *others), expected)
 
 
-@pytest.mark.parametrize(("name", "example", "with_references"), EITHER)
-@pytest.mark.parametrize(
-    "labels",
-    [[0, 1, 2, 3, 4], [2, 2, 2, 2, 2], [1, 1, 1, 1, 3], [4], [2, 2]],
-    ids=["no positives", "one class", "a lone class", "a lone sample", "one pair"],
-)
-def test_odd_batches_have_a_finite_loss_and_gradient(
-    name: str, example: dict[str, Any], labels: list[int], with_references: bool
-) -> None:
-    labels_B = torch.tensor(labels)
-    emb_BD = l2_normalise(torch.randn(len(labels), DIM)).requires_grad_()
-    refs_RD = l2_normalise(torch.randn(3, DIM)).requires_grad_()
-    loss = make(name, example, torch.float32)
-    others = (refs_RD, torch.tensor([0, 0, 0])) if with_references else ()
-    value = loss(emb_BD, labels_B, *others)
-    torch.autograd.backward(value)
-    assert value.isfinite()
-    assert emb_BD.grad is not None
-    assert emb_BD.grad.isfinite().all()
-    if with_references:
-        assert refs_RD.grad is not None
-        assert refs_RD.grad.isfinite().all()
+def require_finite(loss: nn.Module, name: str, emb_BD: Tensor, labels_B: Tensor, *others: Tensor) -> None:
+    """The value and all gradients are finite, of the batch alone and against `others` where it takes them."""
+    for refs in ((), others) if takes_references(name) else ((),):
+        points = [part.clone().requires_grad_() for part in (emb_BD, *refs[:1])]
+        value = loss(points[0], labels_B, *points[1:], *refs[1:])
+        torch.autograd.backward(value)
+        assert value.isfinite()
+        assert all(part.grad is not None and part.grad.isfinite().all() for part in points)
 
 
-@pytest.mark.parametrize(("name", "example", "with_references"), EITHER)
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-18, 1.0, 1e6, 1e18, 1e30])
-@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize(("name", "example"), CASES)
+def test_odd_batches_have_a_finite_loss_and_gradient(name: str, example: dict[str, Any]) -> None:
+    no_positives, one_class, lone_class, lone_sample, one_pair = (
+        range(5),
+        [2] * 5,
+        [1, 1, 1, 1, 3],
+        [4],
+        [2, 2],
+    )
+    for labels in (no_positives, one_class, lone_class, lone_sample, one_pair):
+        emb_BD, refs_RD = l2_normalise(torch.randn(len(labels), DIM)), l2_normalise(torch.randn(3, DIM))
+        loss = make(name, example, torch.float32)
+        require_finite(loss, name, emb_BD, torch.tensor(labels), refs_RD, torch.tensor([0, 0, 0]))
+
+
+@pytest.mark.parametrize(("name", "example"), CASES)
 def test_float32_values_and_gradients_are_finite_for_any_size_of_input(
-    name: str, example: dict[str, Any], with_references: bool, scale: float, equal: bool
+    name: str, example: dict[str, Any]
 ) -> None:
-    emb_BD = l2_normalise(torch.randn(1 if equal else 8, DIM)).expand(8, DIM) * scale
-    emb_BD = emb_BD.clone().requires_grad_()
-    refs_RD = emb_BD.detach().clone().requires_grad_()
     labels_B = torch.arange(8) // 2
-    loss = make(name, example, torch.float32)
-    value = loss(emb_BD, labels_B, *((refs_RD, labels_B) if with_references else ()))
-    torch.autograd.backward(value)
-    assert value.isfinite()
-    assert emb_BD.grad is not None
-    assert emb_BD.grad.isfinite().all()
-    if with_references:
-        assert refs_RD.grad is not None
-        assert refs_RD.grad.isfinite().all()
+    for different in (1, 8):
+        for scale in (0.0, 1e-30, 1e-18, 1.0, 1e6, 1e18, 1e30):
+            emb_BD = l2_normalise(torch.randn(different, DIM)).expand(8, DIM) * scale
+            require_finite(make(name, example, torch.float32), name, emb_BD, labels_B, emb_BD, labels_B)
 
 
 @pytest.mark.parametrize(("name", "example"), PAIRS)

@@ -114,10 +114,6 @@ def test_a_loss_has_these_parameters_and_is_loaded_by_its_name(name: str) -> Non
         assert (shape[0], shape[-1], len(shape)) == (3, 2, 3 if name == "soft_triple" else 2)
 
 
-def test_the_list_above_is_the_list_of_the_losses_there_are() -> None:
-    assert set(LOSSES) == set(components.names("losses"))
-
-
 def test_named_tuples_have_the_promised_fields() -> None:
     assert gsp.Transport._fields == ("plan_BMN", "residual_BN")
     assert gsp.Pooled._fields == ("pooled_BD", "attributes_BM", "weights_BN")

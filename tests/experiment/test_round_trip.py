@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,3 +188,37 @@ def test_sections_can_be_read_as_a_whole(experiment: Experiment) -> None:
 def test_none_as_samples_per_class_means_random_batches(write: Callable[..., Path]) -> None:
     write("mine", "extends: glyphs\nbatch: {size: 31, samples_per_class: none}\n")
     assert load_experiment("mine").batch.samples_per_class == 0
+
+
+@pytest.mark.parametrize("name", ["cub-ccp", "cub-losses", "glyphs-ccp"])
+def test_a_validated_tree_is_read_without_components_and_gives_the_same_experiment(name: str) -> None:
+    loaded = load_experiment(name)
+    for experiment in (loaded, loaded.reference_experiment()):
+        tree = json.loads(json.dumps(experiment.to_dict()))
+        assert Experiment.from_validated(tree) == experiment
+        assert Experiment.from_validated(tree).to_dict() == experiment.to_dict()
+    program = (
+        "import json, sys; from dmltune.experiment import Experiment\n"
+        "Experiment.from_validated(json.load(sys.stdin))\n"
+        "assert not {'torch', 'ray', 'optuna', 'dmltune.core.losses'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], input=json.dumps(tree).encode(), check=True)
+
+
+def test_a_validated_tree_of_an_older_version_gets_the_defaults_of_newer_keys(experiment: Experiment) -> None:
+    tree = experiment.to_dict()
+    del tree["zero_shot"], tree["presets"], tree["precision"], tree["optimizer"]["ema"]
+    assert Experiment.from_validated(tree) == experiment
+
+
+@pytest.mark.parametrize("tree", [{}, {"data": {"name": "cub"}}, {"search": 3}, [], None, 3, {"x": 1}])
+def test_a_damaged_validated_tree_is_one_line(tree: Any) -> None:
+    with pytest.raises(UserError) as caught:
+        Experiment.from_validated(tree)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_point_that_was_validated_when_it_was_drawn_is_the_same_trial(experiment: Experiment) -> None:
+    values = experiment.space.sample(random.Random(3))
+    assert values is not None
+    assert experiment.point(values, validated=True) == experiment.point(values)

@@ -41,7 +41,7 @@ def load(name: str, weights: str = "none") -> Backbone:
     """
     from dmltune.core.backbones import _weights
 
-    backbone: Backbone = components.build("backbones", name, {}, {})
+    backbone: Backbone = components.build_module("backbones", name, {}, {})
     if Path(weights).suffix in _weights.SUFFIXES:
         backbone.load_tensors(_weights.read(Path(weights)), weights)
     elif weights in ("packaged", "imagenet"):
@@ -59,7 +59,7 @@ def check_size(backbone: Backbone, name: str, side: int) -> None:
     """A UserError where the backbone takes no square images of `side` pixels: it is shown an empty one."""
     was_training = backbone.training
     try:
-        count = backbone.eval()(torch.zeros(1, 3, side, side)).numel()
+        count = backbone.eval()(torch.zeros(1, 3, side, side, dtype=torch.float32)).numel()
     except (AssertionError, RuntimeError, ValueError) as problem:
         reason = " ".join(str(problem).split()) or type(problem).__name__
         raise UserError(

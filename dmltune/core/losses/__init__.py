@@ -27,5 +27,7 @@ def refuse_references(loss: nn.Module, refs_RD: Tensor | None) -> None:
 
 def load(name: str, num_classes: int | None = None, dim: int | None = None, **parameters: Any) -> nn.Module:
     """The loss `name` with these parameters."""
-    loss: nn.Module = components.build("losses", name, {"num_classes": num_classes, "dim": dim}, parameters)
+    loss: nn.Module = components.build_module(
+        "losses", name, {"num_classes": num_classes, "dim": dim}, parameters
+    )
     return loss

@@ -26,7 +26,7 @@ class ProxyLoss(nn.Module, ABC):
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
-        self.proxies = nn.Parameter(l2_normalise(torch.randn(shape)))
+        self.proxies = nn.Parameter(l2_normalise(torch.randn(shape, dtype=torch.float32)))
 
     def forward(
         self,

@@ -6,9 +6,9 @@ import math
 from typing import Annotated
 
 import torch
+from annotated_types import Gt, Interval
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 
 _FLAT = 1e-8
@@ -29,8 +29,8 @@ class Arcface(ProxyLoss):
         *,
         num_classes: int,
         dim: int,
-        scale: Annotated[float, Range(0, None, low_open=True)] = 64.0,
-        margin: Annotated[float, Range(0, math.pi / 2)] = 0.5,
+        scale: Annotated[float, Gt(0)] = 64.0,
+        margin: Annotated[float, Interval(ge=0, le=math.pi / 2)] = 0.5,
     ) -> None:
         super().__init__(num_classes, dim)
         self.scale, self.margin = scale, margin

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge, Gt
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._pairs import PairLoss
 
 
@@ -20,8 +20,8 @@ class Contrastive(PairLoss):
 
     def __init__(
         self,
-        pos_margin: Annotated[float, Range(0, None)] = 0.0,
-        neg_margin: Annotated[float, Range(0, None, low_open=True)] = 0.3841,
+        pos_margin: Annotated[float, Ge(0)] = 0.0,
+        neg_margin: Annotated[float, Gt(0)] = 0.3841,
     ) -> None:
         super().__init__()
         self.pos_margin, self.neg_margin = pos_margin, neg_margin

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._pairs import SimilarityLoss
 
 _SAME = 1e-5
@@ -17,7 +17,7 @@ _SAME = 1e-5
 class ContrastiveCosine(SimilarityLoss):
     """(Σ_pos (1 − s)[s < 1 − 1e-5] + Σ_neg s[s > margin]) / number of anchors, s the inner product."""
 
-    def __init__(self, margin: Annotated[float, Range(-1, 1)] = 0.5) -> None:
+    def __init__(self, margin: Annotated[float, Interval(ge=-1, le=1)] = 0.5) -> None:
         super().__init__()
         self.margin = margin
 

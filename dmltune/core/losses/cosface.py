@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from annotated_types import Gt, Interval
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 
 
@@ -18,8 +18,8 @@ class Cosface(ProxyLoss):
         *,
         num_classes: int,
         dim: int,
-        scale: Annotated[float, Range(0, None, low_open=True)] = 64.0,
-        margin: Annotated[float, Range(0, 2)] = 0.35,
+        scale: Annotated[float, Gt(0)] = 64.0,
+        margin: Annotated[float, Interval(ge=0, le=2)] = 0.35,
     ) -> None:
         super().__init__(num_classes, dim)
         self.scale, self.margin = scale, margin

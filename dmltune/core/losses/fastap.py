@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import at_least_float32, pair_masks
 
 _FARTHEST = 4.0
@@ -25,7 +25,7 @@ class Fastap(nn.Module):
     FastAP_i = 1/N_i⁺ Σ_l Ĥ⁺_il ĥ⁺_il / Ĥ_il with N_i⁺ the number of positives (eq. 21 prints N_i).
     """
 
-    def __init__(self, bins: Annotated[int, Range(1, None)] = 10) -> None:
+    def __init__(self, bins: Annotated[int, Ge(1)] = 10) -> None:
         super().__init__()
         self.bins = bins
 

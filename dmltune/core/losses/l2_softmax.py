@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from annotated_types import Gt
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 
 
@@ -22,7 +22,7 @@ class L2Softmax(ProxyLoss):
         *,
         num_classes: int,
         dim: int,
-        scale: Annotated[float, Range(0, None, low_open=True)] = 32.0,
+        scale: Annotated[float, Gt(0)] = 32.0,
     ) -> None:
         super().__init__(num_classes, dim)
         self.scale = scale

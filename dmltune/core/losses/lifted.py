@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._pairs import PairLoss, only
 
 _LARGEST = 1e15
@@ -24,7 +24,7 @@ class Lifted(PairLoss):
     negative is a term of 0.
     """
 
-    def __init__(self, margin: Annotated[float, Range(0, None)] = 1.0) -> None:
+    def __init__(self, margin: Annotated[float, Ge(0)] = 1.0) -> None:
         super().__init__()
         self.margin = margin
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.losses._pairs import PairLoss, mean_of_non_zero
 
 
@@ -24,8 +24,8 @@ class Margin(PairLoss):
 
     def __init__(
         self,
-        alpha: Annotated[float, Range(0, None)] = 0.2,
-        beta: Annotated[float, Range(0, None)] = 1.2,
+        alpha: Annotated[float, Ge(0)] = 0.2,
+        beta: Annotated[float, Ge(0)] = 1.2,
         learn_beta: bool = True,
     ) -> None:
         super().__init__()

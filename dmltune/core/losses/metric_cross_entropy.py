@@ -10,10 +10,10 @@ import math
 from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 from torch.nn import functional as F
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import at_least_float32
 from dmltune.core.losses._proxies import ProxyLoss
 from dmltune.errors import UserError
@@ -53,10 +53,10 @@ class MetricCrossEntropy(ProxyLoss):
         *,
         num_classes: int,
         dim: int,
-        a: Annotated[float, Range(0, None)] = 1.0,
-        b: Annotated[float, Range(0, None, low_open=True)] = 1.0,
-        p: Annotated[float, Range(0, 1, low_open=True)] = 0.75,
-        temperature: Annotated[float, Range(0, None, low_open=True)] = 0.1,
+        a: Annotated[float, Ge(0)] = 1.0,
+        b: Annotated[float, Gt(0)] = 1.0,
+        p: Annotated[float, Interval(gt=0, le=1)] = 0.75,
+        temperature: Annotated[float, Gt(0)] = 0.1,
         metric: Literal["strict", "weak"] = "strict",
     ) -> None:
         super().__init__(num_classes, dim)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._pairs import SimilarityLoss, log_one_plus_exp, only
 
 
@@ -22,10 +22,10 @@ class MultiSimilarity(SimilarityLoss):
 
     def __init__(
         self,
-        alpha: Annotated[float, Range(0, None, low_open=True)] = 2.0,
-        beta: Annotated[float, Range(0, None, low_open=True)] = 40.0,
-        base: Annotated[float, Range(-1, 1)] = 0.5,
-        mining_margin: Annotated[float | None, Range(0, None)] = None,
+        alpha: Annotated[float, Gt(0)] = 2.0,
+        beta: Annotated[float, Gt(0)] = 40.0,
+        base: Annotated[float, Interval(ge=-1, le=1)] = 0.5,
+        mining_margin: Annotated[float | None, Ge(0)] = None,
     ) -> None:
         super().__init__()
         self.alpha, self.beta, self.base = alpha, beta, base

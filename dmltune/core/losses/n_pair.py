@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from annotated_types import Ge
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._pairs import SimilarityLoss, log_one_plus_exp, only, saturated
 
 
@@ -19,7 +19,7 @@ class NPair(SimilarityLoss):
     meets all its positives and all its negatives. The norms are those of the samples, not of the references.
     """
 
-    def __init__(self, l2: Annotated[float, Range(0, None)] = 0.0) -> None:
+    def __init__(self, l2: Annotated[float, Ge(0)] = 0.0) -> None:
         super().__init__()
         self.l2 = l2
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Gt, Interval
 from torch import Tensor
 from torch.nn import functional as F
 
-from dmltune.core.components import Range
 from dmltune.core.losses._proxies import ProxyLoss
 
 
@@ -24,8 +24,8 @@ class ProxyAnchor(ProxyLoss):
         *,
         num_classes: int,
         dim: int,
-        delta: Annotated[float, Range(0, 2)] = 0.1,
-        alpha: Annotated[float, Range(0, None, low_open=True)] = 32.0,
+        delta: Annotated[float, Interval(ge=0, le=2)] = 0.1,
+        alpha: Annotated[float, Gt(0)] = 32.0,
     ) -> None:
         super().__init__(num_classes, dim)
         self.delta, self.alpha = delta, alpha

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge, Gt
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._pairs import PairLoss, only
 
 
@@ -23,9 +23,9 @@ class RankedList(PairLoss):
 
     def __init__(
         self,
-        margin: Annotated[float, Range(0, None)] = 0.4,
-        boundary: Annotated[float, Range(0, None, low_open=True)] = 1.2,
-        temperature: Annotated[float, Range(0, None)] = 10.0,
+        margin: Annotated[float, Ge(0)] = 0.4,
+        boundary: Annotated[float, Gt(0)] = 1.2,
+        temperature: Annotated[float, Ge(0)] = 10.0,
     ) -> None:
         super().__init__()
         self.margin, self.boundary, self.temperature = margin, boundary, temperature

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import pairwise_distance
 from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 
@@ -24,11 +24,11 @@ class SoftTriple(ProxyLoss):
         *,
         num_classes: int,
         dim: int,
-        scale: Annotated[float, Range(0, None, low_open=True)] = 20.0,
-        gamma: Annotated[float, Range(0, None, low_open=True)] = 0.1,
-        tau: Annotated[float, Range(0, None)] = 0.2,
-        delta: Annotated[float, Range(0, 2)] = 0.01,
-        centers: Annotated[int, Range(1, None)] = 10,
+        scale: Annotated[float, Gt(0)] = 20.0,
+        gamma: Annotated[float, Gt(0)] = 0.1,
+        tau: Annotated[float, Ge(0)] = 0.2,
+        delta: Annotated[float, Interval(ge=0, le=2)] = 0.01,
+        centers: Annotated[int, Ge(1)] = 10,
     ) -> None:
         super().__init__(num_classes, centers, dim)
         self.scale, self.gamma, self.tau, self.delta = scale, gamma, tau, delta

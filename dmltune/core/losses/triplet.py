@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.losses._pairs import PairLoss
 
 
@@ -20,7 +20,7 @@ class Triplet(PairLoss):
     A triplet exactly at the hinge is zero and does not count.
     """
 
-    def __init__(self, margin: Annotated[float, Range(0, None)] = 0.0961) -> None:
+    def __init__(self, margin: Annotated[float, Ge(0)] = 0.0961) -> None:
         super().__init__()
         self.margin = margin
 

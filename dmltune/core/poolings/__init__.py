@@ -39,5 +39,5 @@ class Pooling(nn.Module):
 
 def load(name: str, channels: int | None = None, **parameters: Any) -> Pooling:
     """The pooling `name` that gives points of `channels` dimensions."""
-    pooling: Pooling = components.build("poolings", name, {"channels": channels}, parameters)
+    pooling: Pooling = components.build_module("poolings", name, {"channels": channels}, parameters)
     return pooling

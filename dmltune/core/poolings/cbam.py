@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import padding_of, raised, weighted_sum
 
@@ -28,8 +28,8 @@ class Cbam(Pooling):
         self,
         *,
         channels: int,
-        reduction: Annotated[int, Range(1, None)] = 16,
-        kernel_size: Annotated[int, Range(1, None)] = 7,
+        reduction: Annotated[int, Ge(1)] = 16,
+        kernel_size: Annotated[int, Ge(1)] = 7,
     ) -> None:
         super().__init__()
         hidden = max(1, channels // reduction)

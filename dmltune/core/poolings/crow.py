@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features, weighted_sum
 
@@ -27,8 +27,8 @@ class Crow(Pooling):
     def __init__(
         self,
         *,
-        norm: Annotated[float, Range(1, None)] = 2.0,
-        root: Annotated[float, Range(1, None)] = 2.0,
+        norm: Annotated[float, Ge(1)] = 2.0,
+        root: Annotated[float, Ge(1)] = 2.0,
     ) -> None:
         super().__init__()
         self.norm, self.root = norm, root

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
+from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features, weighted_sum
 
@@ -23,7 +23,7 @@ class Delf(Pooling):
     average pooling.
     """
 
-    def __init__(self, *, channels: int, hidden: Annotated[int, Range(1, None)] = 512) -> None:
+    def __init__(self, *, channels: int, hidden: Annotated[int, Ge(1)] = 512) -> None:
         super().__init__()
         self.hidden = nn.Linear(channels, hidden)
         self.score = nn.Linear(hidden, 1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features, magnitude, weighted_sum
 
@@ -23,7 +23,7 @@ class Gemax(Pooling):
     for features of any size, and the result as large as they are.
     """
 
-    def __init__(self, *, ridge: Annotated[float, Range(1e-4, None)] = 1.0) -> None:
+    def __init__(self, *, ridge: Annotated[float, Ge(1e-4)] = 1.0) -> None:
         super().__init__()
         self.ridge = ridge
 

@@ -9,9 +9,9 @@ import math
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features
 
@@ -33,9 +33,9 @@ class Gemean(Pooling):
     `power`. 1 is average pooling, ∞ max pooling, both of the features' positive part.
     """
 
-    def __init__(self, *, power: Annotated[float, Range(1, None)] = 3.0) -> None:
+    def __init__(self, *, power: Annotated[float, Ge(1)] = 3.0) -> None:
         super().__init__()
-        self.power = nn.Parameter(torch.tensor(float(power)))
+        self.power = nn.Parameter(torch.tensor(power, dtype=torch.float32))
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
         return generalised_mean(local_features(features_BDHW), self.power)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features
 
@@ -26,7 +26,7 @@ class Gsop(Pooling):
     tie images of a batch together. The position-wise block is left out: it needs maps of one size.
     """
 
-    def __init__(self, *, channels: int, reduced: Annotated[int, Range(1, None)] = 128) -> None:
+    def __init__(self, *, channels: int, reduced: Annotated[int, Ge(1)] = 128) -> None:
         super().__init__()
         self.reduce = nn.Linear(channels, reduced)
         self.row_filters = nn.Parameter(torch.empty(reduced, reduced, _PER_ROW))

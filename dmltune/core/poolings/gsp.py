@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated, Literal, NamedTuple
 
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import greedy_k_center, lip, pairwise_distance
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._transport import Transport, partial_transport, transport
@@ -61,16 +61,18 @@ class Gsp(Pooling):
         self,
         *,
         channels: int,
-        prototypes: Annotated[int, Range(1, None)] = 64,
-        mu: Annotated[float, Range(0, 1, low_open=True)] = 0.3,
-        epsilon: Annotated[float, Range(0, None, low_open=True)] = 5.0,
-        iterations: Annotated[int | None, Range(1, None)] = None,
+        prototypes: Annotated[int, Ge(1)] = 64,
+        mu: Annotated[float, Interval(gt=0, le=1)] = 0.3,
+        epsilon: Annotated[float, Gt(0)] = 5.0,
+        iterations: Annotated[int | None, Ge(1)] = None,
         under: Literal["sum", "max"] = "sum",
     ) -> None:
         super().__init__()
         self.attributes, self.start_points = prototypes, 4 * prototypes
         self.mu, self.epsilon, self.iterations, self.under = mu, epsilon, iterations, under
-        self.prototypes = nn.Parameter(torch.randn(prototypes, channels) * (0.1 / channels**0.5))
+        self.prototypes = nn.Parameter(
+            torch.randn(prototypes, channels, dtype=torch.float32) * (0.1 / channels**0.5)
+        )
         self.register_buffer("started", torch.tensor(False))
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
@@ -102,7 +104,9 @@ class Gsp(Pooling):
         chosen_MD = points_ND[picks[torch.arange(total, device=picks.device) % len(picks)]].to(
             self.prototypes
         )
-        noise_MD = torch.randn(chosen_MD.shape, generator=torch.Generator().manual_seed(0))
+        noise_MD = torch.randn(
+            chosen_MD.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32
+        )
         noise_MD[: len(picks)] = 0
         self.prototypes.copy_(chosen_MD + noise_MD.to(chosen_MD) * (_JITTER / chosen_MD.shape[1] ** 0.5))
         self.started.fill_(True)

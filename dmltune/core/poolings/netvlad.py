@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import greedy_k_center, l2_normalise, pairwise_distance
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import channels_each, local_features
@@ -33,8 +33,8 @@ class Netvlad(Pooling):
         self,
         *,
         channels: int,
-        clusters: Annotated[int, Range(1, None)] = 8,
-        sharpness: Annotated[float, Range(0, None, low_open=True)] = 10.0,
+        clusters: Annotated[int, Ge(1)] = 8,
+        sharpness: Annotated[float, Gt(0)] = 10.0,
     ) -> None:
         super().__init__()
         self.in_channels = channels_each(channels, clusters)

@@ -9,9 +9,9 @@ import math
 from typing import Annotated
 
 import torch
+from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import greedy_k_center, l2_normalise
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import channels_each, local_features
@@ -33,9 +33,9 @@ class Otp(Pooling):
         self,
         *,
         channels: int,
-        clusters: Annotated[int, Range(1, None)] = 8,
-        epsilon: Annotated[float, Range(0, None, low_open=True)] = 0.5,
-        iterations: Annotated[int, Range(1, None)] = 10,
+        clusters: Annotated[int, Ge(1)] = 8,
+        epsilon: Annotated[float, Gt(0)] = 0.5,
+        iterations: Annotated[int, Ge(1)] = 10,
     ) -> None:
         super().__init__()
         self.in_channels = channels_each(channels, clusters)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 from torch.nn import functional as F
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features, magnitude, padding_of, raised, weighted_sum
 
@@ -25,7 +25,7 @@ class Smk(Pooling):
     and are left out, as the thesis' comparison does. The paper divides by the largest norm: same direction.
     """
 
-    def __init__(self, *, kernel_size: Annotated[int, Range(1, None)] = 3) -> None:
+    def __init__(self, *, kernel_size: Annotated[int, Ge(1)] = 3) -> None:
         super().__init__()
         self.kernel_size, self.padding = kernel_size, padding_of(kernel_size)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features
 from dmltune.core.poolings.gemean import generalised_mean
@@ -28,8 +28,8 @@ class Solar(Pooling):
         self,
         *,
         channels: int,
-        reduction: Annotated[int, Range(1, None)] = 2,
-        power: Annotated[float, Range(1, None)] = 3.0,
+        reduction: Annotated[int, Ge(1)] = 2,
+        power: Annotated[float, Ge(1)] = 3.0,
     ) -> None:
         super().__init__()
         width = max(1, channels // reduction)
@@ -37,7 +37,7 @@ class Solar(Pooling):
         self.key = nn.Linear(channels, width)
         self.value = nn.Linear(channels, width)
         self.output = nn.Linear(width, channels)
-        self.power = nn.Parameter(torch.tensor(float(power)))
+        self.power = nn.Parameter(torch.tensor(power, dtype=torch.float32))
         nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 

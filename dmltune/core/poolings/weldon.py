@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from annotated_types import Ge, Gt
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import raised
 from dmltune.errors import UserError
@@ -25,8 +25,8 @@ class Weldon(Pooling):
     def __init__(
         self,
         *,
-        k_max: Annotated[float, Range(0, None, low_open=True)] = 3.0,
-        k_min: Annotated[float, Range(0, None)] = 3.0,
+        k_max: Annotated[float, Gt(0)] = 3.0,
+        k_min: Annotated[float, Ge(0)] = 3.0,
     ) -> None:
         super().__init__()
         for name, k in (("k_max", k_max), ("k_min", k_min)):

@@ -56,5 +56,5 @@ class References(nn.Module, ABC):
 def load(name: str, num_classes: int, dim: int, **parameters: Any) -> References:
     """The references `name` for so many training classes and embeddings of so many dimensions."""
     given = {"num_classes": num_classes, "dim": dim}
-    references: References = components.build("references", name, given, parameters)
+    references: References = components.build_module("references", name, given, parameters)
     return references

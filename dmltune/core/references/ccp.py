@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import greedy_k_center, lip
 from dmltune.core.references import Pool, References
 from dmltune.errors import UserError
@@ -42,11 +42,11 @@ class Ccp(References):
         *,
         num_classes: int,
         dim: int,
-        proxies: Annotated[int, Range(1, None)] = 8,
-        pool_size: Annotated[int, Range(1, None)] = 12,
-        proximal_weight: Annotated[float, Range(0, None)] = 2e-4,
-        patience: Annotated[int, Range(1, None)] = 3,
-        batch_weight: Annotated[float, Range(0, None)] = 0.1,
+        proxies: Annotated[int, Ge(1)] = 8,
+        pool_size: Annotated[int, Ge(1)] = 12,
+        proximal_weight: Annotated[float, Ge(0)] = 2e-4,
+        patience: Annotated[int, Ge(1)] = 3,
+        batch_weight: Annotated[float, Ge(0)] = 0.1,
     ) -> None:
         super().__init__()
         if pool_size < proxies:
@@ -55,15 +55,15 @@ class Ccp(References):
             )
         self.pool_size, self.patience = pool_size, patience
         self.proximal_weight, self.batch_weight = proximal_weight, batch_weight
-        self.proxies = nn.Parameter(torch.zeros(num_classes, proxies, dim))
+        self.proxies = nn.Parameter(torch.zeros(num_classes, proxies, dim, dtype=torch.float32))
         self.register_buffer(
             "proxy_labels", torch.arange(num_classes).repeat_interleave(proxies), persistent=False
         )
-        self.register_buffer("best_proxies", torch.zeros(num_classes, proxies, dim))
+        self.register_buffer("best_proxies", torch.zeros(num_classes, proxies, dim, dtype=torch.float32))
         self.register_buffer(
-            "anchor_W", torch.zeros(0)
+            "anchor_W", torch.zeros(0, dtype=torch.float32)
         )  # θ*; empty during the first projection, where λ is 0
-        self.register_buffer("best_W", torch.zeros(0))
+        self.register_buffer("best_W", torch.zeros(0, dtype=torch.float32))
         self.register_buffer("best_score", torch.tensor(-torch.inf, dtype=torch.float64))
         self.register_buffer("projection", torch.tensor(1))
         self.register_buffer("stale", torch.tensor(0))

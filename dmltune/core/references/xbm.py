@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.components import Range
 from dmltune.core.losses import refuse_references
 from dmltune.core.references import References
 
@@ -39,13 +39,13 @@ class Xbm(References):
         self,
         *,
         dim: int,
-        size: Annotated[int, Range(1, None)] = 1024,
-        start_step: Annotated[int, Range(0, None)] = 1000,
-        weight: Annotated[float, Range(0, None)] = 1.0,
+        size: Annotated[int, Ge(1)] = 1024,
+        start_step: Annotated[int, Ge(0)] = 1000,
+        weight: Annotated[float, Ge(0)] = 1.0,
     ) -> None:
         super().__init__()
         self.size, self.start_step, self.weight = size, start_step, weight
-        self.register_buffer("memory", torch.zeros(size, dim))
+        self.register_buffer("memory", torch.zeros(size, dim, dtype=torch.float32))
         self.register_buffer("memory_labels", torch.zeros(size, dtype=torch.long))
         self.register_buffer("held", torch.tensor(0))
         self.register_buffer("next_slot", torch.tensor(0))

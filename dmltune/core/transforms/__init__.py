@@ -42,5 +42,5 @@ def load(
     given: dict[str, Any] = {"num_classes": num_classes, "dim": dim}
     if class_counts is not None:
         given["class_counts"] = class_counts
-    transform: Transform = components.build("transforms", name, given, parameters)
+    transform: Transform = components.build_module("transforms", name, given, parameters)
     return transform

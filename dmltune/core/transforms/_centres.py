@@ -16,7 +16,7 @@ class Centres(nn.Module):
 
     def __init__(self, num_classes: int, dim: int) -> None:
         super().__init__()
-        self.register_buffer("values", torch.zeros(num_classes, dim))
+        self.register_buffer("values", torch.zeros(num_classes, dim, dtype=torch.float32))
 
     @torch.no_grad()
     def update_(self, x_BD: Tensor, labels_B: Tensor) -> None:

@@ -31,8 +31,8 @@ class Variation(nn.Module):
     def __init__(self, dim: int, energy: float) -> None:
         super().__init__()
         self.energy = energy
-        self.register_buffer("covariance", torch.zeros(dim, dim))
-        self.register_buffer("projector", torch.zeros(dim, dim))
+        self.register_buffer("covariance", torch.zeros(dim, dim, dtype=torch.float32))
+        self.register_buffer("projector", torch.zeros(dim, dim, dtype=torch.float32))
         self.register_buffer("updates", torch.tensor(0))
 
     def ready(self) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge, Interval
 from torch import Tensor
 
-from dmltune.core.components import Range
 from dmltune.core.geometry import l2_normalise
 from dmltune.core.transforms import Transform
 from dmltune.core.transforms._centres import Centres, other_classes
@@ -74,12 +74,12 @@ class Sft(Transform):
         num_classes: int,
         dim: int,
         class_counts: Tensor | None = None,
-        weight: Annotated[float, Range(0, None)] = 0.2,
+        weight: Annotated[float, Ge(0)] = 0.2,
         form: Literal["rotate", "degenerate", "ftl"] = "rotate",
         scheme: Literal["balanced", "unbalanced"] = "balanced",
         centres: Literal["running", "random", "pick"] = "running",
-        tail_below: Annotated[int, Range(1, None)] = 15,
-        energy: Annotated[float, Range(0, 1, low_open=True)] = 0.95,
+        tail_below: Annotated[int, Ge(1)] = 15,
+        energy: Annotated[float, Interval(gt=0, le=1)] = 0.95,
     ) -> None:
         super().__init__()
         self.weight, self.scheme, self.estimate = weight, scheme, centres
@@ -92,7 +92,7 @@ class Sft(Transform):
         self.centres = Centres(num_classes, dim)
         self.variation = Variation(dim, energy) if form == "ftl" else None
         if centres == "random":
-            directions_CD = torch.randn(num_classes, dim, generator=self._generator())
+            directions_CD = torch.randn(num_classes, dim, generator=self._generator(), dtype=torch.float32)
             self.centres.values.copy_(l2_normalise(directions_CD))
 
     def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,14 +1,16 @@
-"""One YAML text → plain values and the line of every key.
+"""Read one YAML text as plain values with the line of every key.
 
-Only what a settings file needs: mappings with unique text keys, lists, and the scalars of YAML 1.2's core
-schema (so `none`, `on` and `yes` are texts and `1e-5` is a number). Anchors, tags, merge keys and several
-documents are refused: `extends` does what they are used for, and no file expands to more than it shows.
+A settings file needs mappings with unique text keys, lists, and the scalars of YAML 1.2's core schema (`none`,
+`on` and `yes` are texts, `1e-5` is a number). Anchors, tags, merge keys and several documents are refused:
+`extends` replaces them, and no file expands to more than its own text.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path as File
@@ -23,6 +25,8 @@ from dmltune.experiment.problems import Path, one_line, show
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 12
+MAX_TEXT = 4096
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -31,13 +35,13 @@ _LARGEST_INT = 2**63 - 1
 
 @dataclass(frozen=True)
 class Document:
-    """`lines[path]` is the 1-based line of the key at `path`; list items have their index as text."""
+    """Values, and in `lines[path]` the line (from 1) of the key at `path`; list items have their index."""
 
     tree: dict[str, Any]
     lines: dict[Path, int]
 
     def place(self, shown: str, paths: Iterable[Path]) -> str:
-        """`shown:line` of the first path whose key, or a key above it, stands in the file; else `shown`."""
+        """Return `shown:line` of the first path of which a key is in the file, otherwise `shown`."""
         for path in paths:
             while path and path not in self.lines:
                 path = path[:-1]
@@ -46,23 +50,21 @@ class Document:
         return shown
 
 
-class _Bad(Exception):
+class _Mistake(Exception):
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(one_line(message))
         self.line = line
 
 
 def read_document(file: File, shown: str) -> Document:
-    """The document in `file`; every error is one line that begins with `shown` and the line number."""
+    """Read `file`; every error is one line that begins with `shown` and the line number."""
     try:
-        with file.open("rb") as stream:
+        with open(file, "rb", opener=_open_regular) as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise UserError(f"{shown}: cannot be read ({error.strerror}). Name a readable YAML file.") from None
     if len(raw) > MAX_BYTES:
-        raise UserError(
-            f"{shown}: larger than {MAX_BYTES // 1024} KiB, so no settings file. Name another one."
-        )
+        raise UserError(f"{shown}: larger than {MAX_BYTES // 1024} KiB. Name a settings file.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -72,30 +74,54 @@ def read_document(file: File, shown: str) -> Document:
         ) from None
     try:
         value, lines = _build(text)
-    except _Bad as error:
+    except _Mistake as error:
         place = f"{shown}:{error.line}" if error.line else shown
         raise UserError(f"{place}: {error}") from None
     if value is None:
         raise UserError(f"{shown}: the file is empty. Write 'key: value' lines, such as 'extends: glyphs'.")
     if not isinstance(value, dict):
-        what = "a list" if isinstance(value, list) else show(value)
-        raise UserError(f"{shown}:{lines.get((), 1)}: the file must hold 'key: value' lines; got {what}.")
+        kind = "a list" if isinstance(value, list) else show(value)
+        raise UserError(f"{shown}:{lines.get((), 1)}: the file must hold 'key: value' lines; got {kind}.")
     return Document(value, lines)
 
 
+def _open_regular(file: str, flags: int) -> int:
+    """Open without waiting for the other end of a FIFO; refuse what is not a regular file."""
+    descriptor = os.open(file, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(0, "not a regular file")
+
+
 def read_value(text: str) -> Any:
-    """The value on the right of an override: a YAML scalar, or a flow list or mapping. Raises ValueError."""
+    """Read the value of an override: a YAML scalar, or a flow list or mapping. Raises ValueError."""
     stripped = text.strip()
     try:
         if stripped[:1] in ("[", "{", "'", '"'):
             return _build(stripped)[0]
-        return scalar(stripped)
-    except _Bad as error:
+        return scalar(_text(stripped))
+    except _Mistake as error:
         raise ValueError(str(error)) from None
 
 
+def unreadable(text: str) -> str | None:
+    """Return why `text` cannot be a value (its length, a control character, a lone surrogate), or None."""
+    if len(text) > MAX_TEXT:
+        return f"a text has at most {MAX_TEXT:,} characters; got {len(text):,}. Shorten it."
+    if control := _CONTROL.search(text):
+        return f"character U+{ord(control.group()):04X} is not allowed in a text. Delete it."
+    return None
+
+
+def _text(text: str, line: int | None = None) -> str:
+    if reason := unreadable(text):
+        raise _Mistake(reason, line)
+    return text
+
+
 def scalar(text: str) -> Any:
-    """A plain scalar by YAML 1.2's core schema; numbers must be finite and fit 64 bits."""
+    """Read a plain scalar by YAML 1.2's core schema; numbers must be finite and fit 64 bits."""
     if text in ("", "~", "null", "Null", "NULL"):
         return None
     if text in ("true", "True", "TRUE"):
@@ -105,21 +131,21 @@ def scalar(text: str) -> Any:
     if _INT.fullmatch(text):
         number = int(text, 0 if text[:2] in ("0x", "0o") else 10) if len(text) < 40 else _LARGEST_INT + 1
         if abs(number) > _LARGEST_INT:
-            raise _Bad(f"a whole number must fit 64 bits; got {text[:40]}. Write a smaller one.")
+            raise _Mistake(f"a whole number must fit 64 bits; got {text[:40]}. Write a smaller one.")
         return number
     if _NOT_FINITE.fullmatch(text):
-        raise _Bad(f"a number must be finite; got {text}. Write null where nothing is meant.")
+        raise _Mistake(f"a number must be finite; got {text}. Write null where nothing is meant.")
     if _FLOAT.fullmatch(text):
         real = float(text)
         if not math.isfinite(real):
-            raise _Bad(f"a number must be finite; got {text[:40]}. Write a smaller one.")
+            raise _Mistake(f"a number must be finite; got {text[:40]}. Write a smaller one.")
         return real
     return text
 
 
 @dataclass
 class _Open:
-    """A mapping or list whose end has not come yet."""
+    """A mapping or list that is not closed yet."""
 
     value: dict[str, Any] | list[Any]
     path: Path
@@ -137,7 +163,7 @@ def _build(text: str) -> tuple[Any, dict[Path, int]]:
             if isinstance(event, ev.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise _Bad("a second document begins here; keep one a file", line)
+                    raise _Mistake("a second document begins here; keep one a file", line)
             elif isinstance(event, (ev.MappingEndEvent, ev.SequenceEndEvent)):
                 stack.pop()
             elif isinstance(event, ev.NodeEvent):
@@ -147,26 +173,26 @@ def _build(text: str) -> tuple[Any, dict[Path, int]]:
     except YAMLError as error:
         character = getattr(error, "character", None)
         if character is None:
-            raise _Bad(f"not YAML: {error}") from None
+            raise _Mistake(f"not YAML: {error}") from None
         code = character if isinstance(character, int) else ord(character)
         position = getattr(error, "position", 0)
-        raise _Bad(
+        raise _Mistake(
             f"character U+{code:04X} is not allowed in YAML. Delete it.", text.count("\n", 0, position) + 1
         ) from None
     except RecursionError:
-        raise _Bad("nested too deep") from None
+        raise _Mistake("nested too deep") from None
     return root, lines
 
 
 def _node(event: Any, line: int, stack: list[_Open], lines: dict[Path, int], root: Any) -> Any:
-    """Put one scalar, list or mapping where it belongs; returns the root value."""
+    """Add one scalar, list or mapping to its parent; return the root value."""
     if isinstance(event, ev.AliasEvent) or event.anchor:
-        raise _Bad(
-            f"anchors and aliases ('{event.anchor}') are not supported. Write the value out, or use extends.",
-            line,
+        name = one_line(event.anchor, 60)
+        raise _Mistake(
+            f"anchors and aliases ('{name}') are not supported. Write the value out, or use extends.", line
         )
     if event.tag is not None and not (isinstance(event, ev.ScalarEvent) and event.tag == "!"):
-        raise _Bad(f"tags ('{event.tag}') are not supported. Write the plain value.", line)
+        raise _Mistake(f"tags ('{one_line(event.tag, 60)}') are not supported. Write the plain value.", line)
     parent = stack[-1] if stack else None
     if parent is not None and isinstance(parent.value, dict) and parent.key is None:
         _take_key(event, line, parent, lines)
@@ -182,11 +208,12 @@ def _node(event: Any, line: int, stack: list[_Open], lines: dict[Path, int], roo
     if isinstance(event, ev.ScalarEvent):
         try:
             value = scalar(event.value) if event.implicit[0] else event.value
-        except _Bad as error:
-            raise _Bad(str(error), line) from None
+            value = _text(value) if isinstance(value, str) else value
+        except _Mistake as error:
+            raise _Mistake(str(error), line) from None
     else:
         if len(stack) >= MAX_DEPTH:
-            raise _Bad(f"nested deeper than {MAX_DEPTH} levels. Flatten it.", line)
+            raise _Mistake(f"nested deeper than {MAX_DEPTH} levels. Flatten it.", line)
         value = {} if isinstance(event, ev.MappingStartEvent) else []
         stack.append(_Open(value, path))
     if parent is None:
@@ -201,31 +228,31 @@ def _node(event: Any, line: int, stack: list[_Open], lines: dict[Path, int], roo
 
 def _take_key(event: Any, line: int, parent: _Open, lines: dict[Path, int]) -> None:
     if not isinstance(event, ev.ScalarEvent):
-        raise _Bad("a key must be a plain word, not a list or a mapping", line)
-    key = event.value
+        raise _Mistake("a key must be a plain word, not a list or a mapping", line)
+    key = _text(event.value, line)
     if key == "<<":
-        raise _Bad("merge keys ('<<') are not supported. Use extends.", line)
+        raise _Mistake("merge keys ('<<') are not supported. Use extends.", line)
     if isinstance(parent.value, dict) and key in parent.value:
         first = lines[(*parent.path, key)]
-        raise _Bad(f"key {show(key)} is written twice, first on line {first}. Delete one of them.", line)
+        raise _Mistake(f"key {show(key)} is written twice, first on line {first}. Delete one of them.", line)
     parent.key = key
     lines[(*parent.path, key)] = line
 
 
-def _syntax(error: MarkedYAMLError) -> _Bad:
+def _syntax(error: MarkedYAMLError) -> _Mistake:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else None
-    problem = str(error.problem or error.context or "not YAML")
+    problem = one_line(str(error.problem or error.context or "not YAML"), 200)
     if "'\\t'" in problem:
-        return _Bad("a tab where YAML wants spaces. Indent with spaces.", line)
+        return _Mistake("a tab where YAML wants spaces. Indent with spaces.", line)
     if "mapping values are not allowed" in problem:
-        return _Bad(
+        return _Mistake(
             "a ':' that YAML does not expect here. Check the indentation, or quote a text that holds ': '.",
             line,
         )
     if "<stream end>" in problem or "end of stream" in problem:
         opened = error.context_mark or mark
         line = opened.line + 1 if opened is not None else None
-        return _Bad("a bracket or quote is opened here and never closed. Close it.", line)
-    context = f" {error.context}" if error.context and error.context != problem else ""
-    return _Bad(f"not YAML: {problem}{context}", line)
+        return _Mistake("a bracket or quote is opened here and never closed. Close it.", line)
+    context = f" {one_line(error.context, 200)}" if error.context and error.context != problem else ""
+    return _Mistake(f"not YAML: {problem}{context}", line)

@@ -1,58 +1,46 @@
-"""Where named YAML files live: the user's folder first, then those that come with dmltune."""
+"""Named YAML files: those in the user's folder come before those that are shipped with dmltune."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path as File
 
 import dmltune
-from dmltune.errors import UserError
-from dmltune.experiment import tree as trees
+from dmltune.errors import UserError, printable, readable
 from dmltune.experiment.files.document import Document, read_document
-from dmltune.experiment.problems import near_or_list, one_line
+from dmltune.experiment.problems import near_or_list, show
 
 SPACES = "search_spaces"
 SUFFIXES = (".yaml", ".yml")
 
 
-@dataclass(frozen=True)
-class SpaceInfo:
-    """One named space; `error` says what is wrong with a file that cannot be read."""
-
-    name: str
-    about: str
-    path: File
-    searchable: bool
-    error: str = ""
-
-
 def shown(file: File) -> str:
-    """A path as its user knows it: relative when it lies below the working directory."""
-    try:
-        return str(file.resolve().relative_to(File.cwd().resolve()))
-    except (ValueError, OSError):
-        return str(file)
+    """Return a path for messages: relative when it lies below the working directory."""
+    path, here = os.path.realpath(file), os.path.realpath(File.cwd())
+    return printable(os.path.relpath(path, here) if path.startswith(here + os.sep) else str(file))
 
 
 def folders(kind: str) -> list[File]:
-    """The folders that hold named files of a kind (`search_spaces`, `jobs`), the user's first."""
+    """Return the folders with named files of a kind (`search_spaces`, `jobs`), the user's first."""
     package = File(dmltune.__path__[0]).resolve()
-    found: list[File] = []
+    existing: dict[str, File] = {}
     for folder in (File.cwd() / kind, package / kind, package.parent / kind):
-        if folder.is_dir() and folder.resolve() not in [known.resolve() for known in found]:
-            found.append(folder)
-    return found
+        if os.path.isdir(folder):
+            existing.setdefault(os.path.realpath(folder), folder)
+            if not os.access(folder, os.R_OK | os.X_OK):
+                raise UserError(f"the folder {shown(folder)} cannot be read. Change its permissions or name.")
+    return list(existing.values())
 
 
 def named_files(kind: str) -> dict[str, File]:
-    """Name → file; a file of the user hides one of ours that has the same name."""
-    found: dict[str, File] = {}
+    """Return name → file; a file of the user replaces a shipped one of the same name."""
+    files: dict[str, File] = {}
     for folder in folders(kind):
         for file in sorted(folder.iterdir()):
             if file.suffix in SUFFIXES and not file.name.startswith("."):
-                found.setdefault(file.stem, file)
-    return found
+                files.setdefault(file.stem, file)
+    return files
 
 
 def is_path(name: str) -> bool:
@@ -62,74 +50,54 @@ def is_path(name: str) -> bool:
 def find_file(
     name: str | File, kind: str, what: str, beside: File | None = None, besides: Collection[File] = ()
 ) -> File:
-    """The file that a name or path means, `besides` excluded; a UserError with the nearest name."""
+    """Return the file that a name or path means, `besides` excluded; a UserError with the nearest name."""
     text = str(name)
     if not text.strip():
         raise UserError(
-            f"the name of a {what} must not be empty{near_or_list('', named_files(kind), 'there are')}"
+            f"the name of a {what} must not be empty{near_or_list('', named_files(kind), 'available')}"
         )
-    if "\0" in text:
-        raise UserError(f"no {what} {text!r}: a name cannot hold a NUL character")
-    if is_path(text):
-        file = File(text).expanduser()
-        if beside is not None and not file.is_absolute():
-            file = beside / file
-        if not file.is_file():
-            folder = " (a folder)" if file.is_dir() else ""
-            near = near_or_list(file.stem, named_files(kind), "names that come with dmltune")
-            raise UserError(f"no file '{one_line(text)}'{folder} for a {what}{near}")
+    if not is_path(text):
+        excluded = {os.path.realpath(file) for file in besides}
+        for folder in ([beside] if beside else []) + folders(kind):
+            for file in (folder / f"{text}{suffix}" for suffix in SUFFIXES):
+                if os.path.isfile(file) and os.path.realpath(file) not in excluded:
+                    return file
+        raise UserError(f"no {what} {readable(text)}{near_or_list(text, named_files(kind), 'there are')}")
+    file = File(os.path.expanduser(text))
+    if beside is not None and not file.is_absolute():
+        file = beside / file
+    if os.path.isfile(file):
         return file
-    candidates = [
-        folder / f"{text}{suffix}" for folder in ([beside] if beside else []) for suffix in SUFFIXES
-    ]
-    candidates += [folder / f"{text}{suffix}" for folder in folders(kind) for suffix in SUFFIXES]
-    excluded = {file.resolve() for file in besides}
-    for file in candidates:
-        if file.is_file() and file.resolve() not in excluded:
-            return file
-    raise UserError(f"no {what} '{one_line(text)}'{near_or_list(text, named_files(kind), 'there are')}")
+    folder = " (a folder)" if os.path.isdir(file) else ""
+    near = near_or_list(file.stem, named_files(kind), "names that come with dmltune")
+    raise UserError(f"no file {readable(text)}{folder} for a {what}{near}")
 
 
-def chain(file: File, top: str | None = None) -> list[tuple[str, Document]]:
-    """A space's documents from its last base to itself, each with the name to show for it."""
-    found: list[tuple[str, Document]] = []
+def chain(file: File) -> list[tuple[str, Document]]:
+    """Return a space's documents from its last base to itself, each with its name for messages."""
+    documents: list[tuple[str, Document]] = []
     files: list[File] = []
-    here = file
+    place = ""
     while True:
-        name = shown(here)
-        document = read_document(here, name)
-        found.append((name, document))
-        files.append(here)
+        name = shown(file)
+        try:
+            document = read_document(file, name)
+        except UserError as error:
+            raise UserError(f"{place}: extends: {error}" if place else str(error)) from None
+        documents.append((name, document))
+        files.append(file)
         base = document.tree.get("extends")
         if base is None:
-            return found[::-1]
+            return documents[::-1]
         place = f"{name}:{document.lines[('extends',)]}"
         if not isinstance(base, str):
-            raise UserError(f"{place}: extends must be the name of one space or a path; got {base!r}.")
+            raise UserError(f"{place}: extends must be the name of one space or a path; got {show(base)}.")
         try:
-            here = find_file(base, SPACES, "search space", beside=here.parent, besides=files)
+            file = find_file(base, SPACES, "search space", beside=file.parent, besides=files)
         except UserError as error:
-            circle = [shown(one) for one in files if one.stem == base]
-            if circle:
-                way = " → ".join([*(shown(one) for one in files), circle[0]])
-                raise UserError(f"{place}: extends goes in a circle: {way}. Break it.") from None
-            raise UserError(f"{place}: extends: {error}") from None
-        if here.resolve() in [one.resolve() for one in files]:
-            way = " → ".join(shown(one) for one in [*files, here])
+            if not (circle := [known for known in files if known.stem == base]):
+                raise UserError(f"{place}: extends: {error}") from None
+            file = circle[0]
+        if os.path.realpath(file) in map(os.path.realpath, files):
+            way = " → ".join(map(shown, [*files, file]))
             raise UserError(f"{place}: extends goes in a circle: {way}. Break it.")
-
-
-def spaces() -> list[SpaceInfo]:
-    """Every named space, by name. Reads YAML only: a broken file is listed with its error."""
-    return [_info(name, file) for name, file in sorted(named_files(SPACES).items())]
-
-
-def _info(name: str, file: File) -> SpaceInfo:
-    tree: dict[str, object] = {}
-    try:
-        for _, document in chain(file):
-            trees.lay_over(tree, document.tree)
-    except UserError as error:
-        return SpaceInfo(name, "", file, False, str(error))
-    own = document.tree.get("about", "")
-    return SpaceInfo(name, one_line(str(own or "")), file, bool(tree.get("search")))

@@ -1,7 +1,8 @@
-"""A component's parameters against its signature in dmltune.core: types, ranges, defaults."""
+"""Validate a component's parameters against the signature of its class: types, ranges, defaults."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -9,27 +10,31 @@ from typing import Any
 
 from dmltune.errors import UserError, nearest
 from dmltune.experiment.problems import Path, Problem, near_or_list, number_remedy, show, unknown
-from dmltune.experiment.schema.sections import COMPONENTS
+from dmltune.experiment.tree import COMPONENTS, SEARCH_COMPONENTS
 
 _TINY = {"num_classes": 2, "dim": 2, "channels": 2, "in_channels": 2}
-_OFTEN = 1024
-CHECKED_TOGETHER = ("pooling", "loss", "references", "transform")
+_USUAL_CHANNELS = 1024
+_MAX_ELEMENTS = 2**28  # 1 GiB of float32, for two classes in two dimensions
+VALIDATED_TOGETHER = ("pooling", "loss", "references", "transform")
 PACKAGES = {
     "backbone": "backbones",
     "pooling": "poolings",
     "loss": "losses",
     "references": "references",
     "transform": "transforms",
+    "sampler": "dmltune.search.samplers",
+    "scheduler": "dmltune.search.schedulers",
 }
 
 
 def complete(tree: dict[str, Any]) -> None:
-    """Check every component of `tree` and fill in what is left open, in place: from the space's presets, then
-    from the component's own defaults.
+    """Validate every component of `tree` in place and fill in what is missing.
+
+    Missing values come from the space's presets, then from the defaults of the component's signature.
     """
-    _check_data(tree)
-    presets = _checked_presets(tree.setdefault("presets", {}))
-    for section in COMPONENTS:
+    _validate_data(tree)
+    presets = _validated_presets(tree.setdefault("presets", {}))
+    for section in (*COMPONENTS, *SEARCH_COMPONENTS):
         value = tree.get(section)
         if isinstance(value, dict) and isinstance(value.get("name"), str):
             if section == "backbone":
@@ -39,26 +44,27 @@ def complete(tree: dict[str, Any]) -> None:
 
 
 def find(section: str, name: str) -> type:
-    """The class behind a component's name, or a Problem with the nearest name."""
+    """Return the class of a component, or raise a Problem with the nearest name."""
     from dmltune.core import components
 
     try:
         return components.find(PACKAGES[section], name)
     except UserError as error:
-        raise Problem(str(error), (section, "name"), (section,)) from None
+        raise Problem(str(error).replace(name, show(name)[1:-1], 1), (section, "name"), (section,)) from None
 
 
-def signature(section: str, name: str) -> dict[str, inspect.Parameter]:
-    """The tunable parameters by their YAML names."""
+@functools.cache  # inspecting a signature takes 0.5 ms, and every point needs a dozen
+def signature(section: str, name: str) -> Mapping[str, inspect.Parameter]:
+    """Return the tunable parameters by their YAML names."""
     from dmltune.core import components
 
-    loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     known = components.parameters(find(section, name))
-    return {key: parameter for key, parameter in known.items() if parameter.kind not in loose}
+    return {key: parameter for key, parameter in known.items() if parameter.kind not in variadic}
 
 
 def accept(section: str, name: str, key: str, value: Any, *paths: Path) -> Any:
-    """The value of one parameter in its declared type, or a Problem that says rule, value and remedy."""
+    """Return the value of one parameter in its declared type, or raise a Problem with rule and remedy."""
     from dmltune.core import components
 
     paths = paths or ((section, key),)
@@ -66,13 +72,13 @@ def accept(section: str, name: str, key: str, value: Any, *paths: Path) -> Any:
     if key not in known:
         where = section if nearest(key, known) else f"{section} '{name}'"
         raise Problem(unknown(key, known, where), *paths)
-    wrong = components.violation(known[key], value)
+    violation = components.violation(known[key], value)
     kinds = _kinds(known[key].annotation)
-    if wrong:
-        remedy = (
-            "" if bool in kinds else number_remedy(value, float not in kinds) if kinds & {int, float} else ""
-        )
-        raise Problem(f"{section}.{key} {wrong.rstrip('.')}.{remedy}", *paths)
+    if violation:
+        numeric = kinds & {int, float} and bool not in kinds
+        remedy = number_remedy(value, float not in kinds) if numeric else ""
+        rule = violation.rpartition("; got ")[0] or violation
+        raise Problem(f"{section}.{key} {rule}; got {show(value)}.{remedy}", *paths)
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
         return float(value)
     return value
@@ -87,44 +93,56 @@ def gives_attributes(pooling: type) -> bool:
 
 def needs(section: str, values: Any, key: str) -> bool:
     """Whether the component has this parameter and no default for it."""
-    if section not in CHECKED_TOGETHER or not (
-        isinstance(values, Mapping) and isinstance(values.get("name"), str)
-    ):
+    name = values.get("name") if isinstance(values, Mapping) else None
+    if section not in VALIDATED_TOGETHER or not isinstance(name, str):
         return False
-    parameter = signature(section, values["name"]).get(key)
+    parameter = signature(section, name).get(key)
     return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
 def refused(section: str, values: Mapping[str, Any], dim: int | None) -> str | None:
-    """Why a component does not take these values together, asked of the component itself, or None.
+    """Return why a component does not take these values together, or None.
 
-    Only a pooling gets the real number of dimensions: it may have to divide it, and is small. Without a
-    number they are the backbone's channels, which nobody knows yet.
+    The component is built for two classes in two dimensions, on torch's meta device, which allocates nothing.
+    Only a pooling gets the real number of dimensions, which it may have to divide; without a number they are
+    the channels of the backbone, which are not known yet.
     """
     import torch
 
     from dmltune.core import components
 
+    name = values["name"]
     chosen = {key: value for key, value in values.items() if key != "name"}
-    with torch.random.fork_rng(devices=[]):
-        try:
-            given = {**_TINY, "channels": dim or _OFTEN, "class_counts": torch.tensor([0, 2**40])}
-            components.build(PACKAGES[section], values["name"], given, chosen)
-        except UserError as error:
-            return f"{section} '{values['name']}': {error}"
+    given = {**_TINY, "channels": dim or _USUAL_CHANNELS, "class_counts": torch.tensor([0, 2**40])}
+    try:
+        with torch.random.fork_rng(devices=[]):
+            try:
+                with torch.device("meta"):
+                    component = components.build(PACKAGES[section], name, given, chosen)
+            except NotImplementedError:  # it reads values while it is built, which meta tensors do not have
+                component = components.build(PACKAGES[section], name, given, chosen)
+    except UserError as error:
+        return f"{section} '{name}': {error}"
+    except (RuntimeError, OverflowError, MemoryError) as error:
+        return f"{section} '{name}' cannot be built with {show(chosen)}: {error}. Use smaller numbers."
+    elements = sum(tensor.numel() for tensor in (*component.parameters(), *component.buffers()))
+    if elements > _MAX_ELEMENTS:
+        return (
+            f"{section} '{name}' needs {4 * elements / 2**30:,.0f} GiB for two classes in two dimensions; "
+            f"got {show(chosen)}. Use smaller numbers."
+        )
     return None
 
 
-def _checked_presets(presets: Any) -> dict[str, dict[str, dict[str, Any]]]:
-    """`presets: {loss: {triplet: {margin: 0.1}}}`: every name and value is one its component takes."""
-    if not isinstance(presets, dict):
-        raise Problem(f"presets must be a mapping of sections; got {show(presets)}.", ("presets",))
+def _validated_presets(presets: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """`presets: {loss: {triplet: {margin: 0.1}}}`: every name and value is one that its component takes."""
+    _require_mapping(presets, ("presets",), "sections")
     for section, names in presets.items():
-        if section not in CHECKED_TOGETHER:
-            raise Problem(unknown(section, CHECKED_TOGETHER, "presets"), ("presets", section))
-        for name, values in names.items() if isinstance(names, dict) else ():
-            if not isinstance(values, dict):
-                break
+        if section not in VALIDATED_TOGETHER:
+            raise Problem(unknown(section, VALIDATED_TOGETHER, "presets"), ("presets", section))
+        _require_mapping(names, ("presets", section), "names")
+        for name, values in names.items():
+            _require_mapping(values, ("presets", section, name), "parameters")
             for key, value in values.items():
                 try:
                     values[key] = accept(section, name, key, value)
@@ -133,13 +151,18 @@ def _checked_presets(presets: Any) -> dict[str, dict[str, dict[str, Any]]]:
     return presets
 
 
+def _require_mapping(value: Any, path: Path, of: str) -> None:
+    if not isinstance(value, dict):
+        raise Problem(f"{'.'.join(path)} must be a mapping of {of}; got {show(value)}.", path)
+
+
 def _filled(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     name = values["name"]
     known = signature(section, name)
     filled: dict[str, Any] = {"name": name}
-    for key, value in values.items():
-        if key != "name":
-            accept(section, name, key, value)
+    for key in values:
+        if key != "name" and key not in known:
+            accept(section, name, key, values[key])
     for key, parameter in known.items():
         if key in values:
             filled[key] = accept(section, name, key, values[key])
@@ -163,22 +186,16 @@ def _kinds(annotation: Any) -> set[Any]:
     return {annotation}
 
 
-def _check_data(tree: Mapping[str, Any]) -> None:
+def _validate_data(tree: Mapping[str, Any]) -> None:
     data = tree.get("data")
     if not isinstance(data, Mapping):
         return
-    from dmltune.data import catalog
+    from dmltune.data import augment, catalog
 
-    _one_of(("data", "name"), data.get("name"), catalog.names, "data set")
-    _one_of(("data", "augment"), data.get("augment", "none"), _augmentations, "augmentation")
-
-
-def _augmentations() -> tuple[str, ...]:
-    from dmltune.data import augment
-
-    return tuple(augment.names())
+    _require_known(("data", "name"), data.get("name"), catalog.names, "data set")
+    _require_known(("data", "augment"), data.get("augment", "none"), augment.names, "augmentation")
 
 
-def _one_of(path: Path, value: Any, names: Callable[[], tuple[str, ...]], what: str) -> None:
-    if isinstance(value, str) and value not in names():
-        raise Problem(f"no {what} {show(value)}{near_or_list(value, names(), 'there are')}", path, path[:1])
+def _require_known(path: Path, value: Any, names: Callable[[], typing.Iterable[str]], what: str) -> None:
+    if isinstance(value, str) and value not in (known := tuple(names())):
+        raise Problem(f"no {what} {show(value)}{near_or_list(value, known, 'there are')}", path, path[:1])

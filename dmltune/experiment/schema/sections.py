@@ -1,4 +1,4 @@
-"""The typed sections of an experiment. What a component's signature says is checked in components.py."""
+"""The typed sections of an experiment; `components` validates the parameters of named components."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, of Linux' file systems
+MAX_MILESTONES = 1000
 
 
 def _none_is_zero(value: Any) -> Any:
@@ -18,7 +21,7 @@ def _none_is_null(value: Any) -> Any:
 
 
 def _name_or_null(value: Any) -> Any:
-    """`5` is a name too: that of a child of torchvision's sequential models."""
+    """Accept `5` as a name: that of a child of torchvision's sequential models."""
     return str(value) if type(value) is int else _none_is_null(value)
 
 
@@ -26,15 +29,22 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _path(path: str) -> str:
+    encoded = os.fsencode(path)
+    if len(encoded) > LONGEST_PATH or max(map(len, encoded.split(b"/"))) > LONGEST_NAME:
+        raise ValueError(f"a path has at most {LONGEST_PATH} bytes and {LONGEST_NAME} in each name")
+    return path
+
+
 def _absolute(path: str) -> str:
-    """A job elsewhere and a resumed search look where this one looked. Links stay as they are written."""
+    """Make a path absolute for jobs and resumed searches in other folders; links are not resolved."""
     return str(Path(os.path.expanduser(path)).absolute())
 
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
-COMPONENTS = ("backbone", "pooling", "loss", "references", "transform")
-NAMED = (*COMPONENTS, "data", "optimizer")
+Name = Annotated[str, Field(min_length=1)]
+FilePath = Annotated[Name, AfterValidator(_path)]
 
 
 class Section(BaseModel):
@@ -44,46 +54,49 @@ class Section(BaseModel):
 
 
 class DataSettings(Section):
-    """`size`: side of the square images in pixels; `classes` takes only so many classes of each half; `path`:
-    where the images of data set own are.
+    """The data set `name`; `path` is the folder of data set own.
+
+    `size`: side of the square images in pixels. `classes`: use only so many classes of each half. `missing`:
+    what a listed image that is missing or unreadable does, `error` or `skip`.
     """
 
-    name: str = Field(min_length=1)
-    path: Annotated[str, Field(min_length=1), AfterValidator(_absolute)] | None = None
+    name: Name
+    path: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     classes: Count | None = None
     size: int = Field(default=32, ge=8, le=1024)
     augment: str = "none"
     margin: Annotated[float, Field(ge=1, le=4)] | None = None
     views: Annotated[int, Field(ge=1, le=1000)] | None = None
     maps: Literal["float16", "bfloat16", "float32"] = "float16"
+    missing: Literal["error", "skip"] = "error"
 
 
 class BackboneSettings(Section):
-    """`weights`: none | packaged | imagenet | a path. What stands before the module `frozen_until` ("all":
-    everything) stays as it is.
+    """`weights`: none | packaged | imagenet | a path. Modules before `frozen_until` are not trained ("all":
+    none is).
     """
 
-    name: str = Field(default="resnet20", min_length=1)
-    weights: str = Field(default="none", min_length=1)
+    name: Name = "resnet20"
+    weights: FilePath = "none"
     frozen_bn: bool = False
-    frozen_until: Annotated[Annotated[str, Field(min_length=1)] | None, BeforeValidator(_name_or_null)] = None
+    frozen_until: Annotated[Name | None, BeforeValidator(_name_or_null)] = None
 
 
 class EmbeddingSettings(Section):
-    """`dim: none` is the backbone's own features, without a 1×1 convolution to so many channels."""
+    """`dim: none` takes the backbone's own features, without a 1×1 convolution to `dim` channels."""
 
     dim: Annotated[Annotated[int, Field(ge=2, le=8192)] | None, BeforeValidator(_none_is_null)] = 128
 
 
 class ComponentSettings(Section):
-    """A name and the parameters of the class that is found by it, by their YAML names."""
+    """A name and the parameters of the class of that name, by their YAML names."""
 
     model_config = ConfigDict(extra="allow")
-    name: str = Field(min_length=1)
+    name: Name
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Without the name: what `load(name, **parameters)` takes."""
+        """Everything but the name: the arguments of `load(name, **parameters)`."""
         return dict(self.model_extra or {})
 
 
@@ -106,10 +119,11 @@ class ZeroShotSettings(Section):
 
 
 class OptimizerSettings(Section):
-    """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies;
-    from each of the steps in `milestones` on, lr is `decay` times what it was. `clip_norm` bounds the length
-    of the whole gradient; for `warmup_new_layers` steps the backbone does not learn; `ema` is the decay of an
-    average of the weights, which is then what is validated and kept (0: none).
+    """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies.
+
+    From each of the steps in `milestones` on, lr is multiplied by `decay`. `clip_norm` bounds the norm of the
+    whole gradient. For `warmup_new_layers` steps the backbone is not trained. `ema` is the decay of an
+    average of the weights, which is then validated and saved (0: none).
     """
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
@@ -119,7 +133,7 @@ class OptimizerSettings(Section):
     momentum: Beta | None = None
     new_layer_factor: float = Field(default=1.0, gt=0, le=1e6)
     proxy_factor: float = Field(default=1.0, gt=0, le=1e6)
-    milestones: Annotated[tuple[Count, ...], BeforeValidator(_tuple)] = ()
+    milestones: Annotated[tuple[Count, ...], BeforeValidator(_tuple), Field(max_length=MAX_MILESTONES)] = ()
     decay: float = Field(default=0.1, gt=0, le=1)
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
     warmup_new_layers: int = Field(default=0, ge=0)
@@ -127,8 +141,9 @@ class OptimizerSettings(Section):
 
 
 class ObjectiveSettings(Section):
-    """What a search improves, measured on which split of the training classes; `conventional` trains on all
-    of them and looks at the test classes, which every result says.
+    """What a search improves, measured on which split of the training classes.
+
+    `conventional` trains on all of them and validates on the test classes, which every result says.
     """
 
     metric: Literal["map_at_r", "precision_at_1", "covering_radius"] = "map_at_r"

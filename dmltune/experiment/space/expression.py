@@ -1,30 +1,25 @@
 """A small language for `require`: `references.pool_size >= references.proxies`, `loss.p <= log2(1 + loss.b)`.
 
-    or      = and ("or" and)*
-    and     = not ("and" not)*
-    not     = "not" not | compare
-    compare = sum (("<" | "<=" | ">" | ">=" | "==" | "!=") sum)*      chained as in mathematics: a < b < c
-    sum     = term (("+" | "-") term)*
-    term    = factor (("*" | "/") factor)*
-    factor  = ("-" | "+") factor | atom ("**" factor)?
-    atom    = number | 'text' | true | false | name | function "(" or ("," or)* ")" | "(" or ")"
-
-Parsed here and never handed to Python's eval: nothing but arithmetic can happen.
+It is Python's syntax with `and or not`, chained comparisons, `+ - * / **`, numbers, quoted text, true, false,
+dotted names and FUNCTIONS. Every name and literal becomes an identifier (a dotted name may contain a keyword
+of Python, as in `references.lambda`), then `ast` parses the text. The tree is never compiled or evaluated by
+Python: a list of allowed nodes is walked here, so that nothing but arithmetic can happen.
 """
 
 from __future__ import annotations
 
+import ast
+import bisect
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dmltune.experiment.problems import near_or_list
 
 Values = Mapping[str, Any]
-Node = Callable[[Values], Any]
 MAX_LENGTH = 500
 MAX_DEPTH = 40
 _TOKEN = re.compile(
@@ -33,15 +28,7 @@ _TOKEN = re.compile(
     r"|(?P<text>'[^']*'|\"[^\"]*\")"
     r"|(?P<sign>\*\*|<=|>=|==|!=|[-+*/()<>,]))"
 )
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
+FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "abs": (abs, 1, 1),
     "sqrt": (math.sqrt, 1, 1),
     "log": (math.log, 1, 1),
@@ -51,7 +38,21 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "min": (min, 2, 8),
     "max": (max, 2, 8),
 }
-_WORDS = ("and", "or", "not", "true", "false")
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: math.pow,  # in floats: 9**9**9 overflows instead of computing 370 million digits
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
 
 
 class ExpressionError(Exception):
@@ -60,23 +61,21 @@ class ExpressionError(Exception):
 
 @dataclass(frozen=True)
 class Expression:
-    """A compiled requirement: `names` are the dotted keys it reads."""
+    """A parsed requirement: `names` are the dotted keys it reads."""
 
     text: str
     names: tuple[str, ...]
-    _node: Node = field(repr=False, compare=False)
+    _tree: ast.expr = field(repr=False, compare=False)
+    _literals: Mapping[str, Any] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
 
-    def __reduce__(self) -> tuple[Callable[[str], Expression], tuple[str]]:
-        """Pickled as its text: the compiled functions cannot be."""
-        return compile_expression, (self.text,)
-
     def holds(self, values: Values) -> bool:
-        """Whether the values satisfy it; arithmetic that has no answer (1/0, log of 0) does not."""
+        """Whether the values satisfy it; arithmetic without a result (1/0, log of 0) does not."""
+        named = {f"n{index}": values[name] for index, name in enumerate(self.names) if name in values}
         try:
-            result = self._node(values)
+            result = _evaluate(self._tree, {**self._literals, **named})
         except (ZeroDivisionError, OverflowError, ValueError):
             return False
         except TypeError:
@@ -89,168 +88,133 @@ class Expression:
 
 
 def compile_expression(text: str) -> Expression:
-    """Parse `text`; ExpressionError says what is wrong and near which word."""
+    """Parse `text`; an ExpressionError says what is wrong and near which token."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters; this one has {len(text)}")
-    parser = _Parser(text)
-    node = parser.level_or()
-    if parser.word:
-        raise ExpressionError(f"'{parser.word}' is not expected there in '{text}'")
-    if not parser.compared:
+    tokens = _tokens(text)
+    names = list(dict.fromkeys(word for kind, word in tokens if kind == "key"))
+    literals: dict[str, Any] = {}
+    starts: list[int] = []
+    source = ""
+    for kind, word in tokens:
+        starts.append(len(source))
+        if kind == "key":
+            source += f"n{names.index(word)} "
+        elif kind in ("number", "text", "literal"):
+            identifier = f"c{len(literals)}"
+            literals[identifier] = _literal(kind, word)
+            source += f"{identifier} "
+        else:
+            source += f"{word} "
+    try:
+        tree = ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        if not error.offset:
+            raise ExpressionError(f"'{text}' ends too early") from None
+        word = tokens[bisect.bisect(starts, error.offset - 1) - 1][1]
+        raise ExpressionError(f"'{word}' is not expected there in '{text}'") from None
+    _validate(tree, text)
+    if not any(isinstance(node, ast.Compare) for node in ast.walk(tree)):
         raise ExpressionError(f"'{text}' is not a comparison. Write one such as 'a.b >= 2'.")
-    if not parser.names:
+    if not names:
         raise ExpressionError(
             f"'{text}' names no key of the experiment, so it is always true or always false"
         )
-    return Expression(text, tuple(dict.fromkeys(parser.names)), node)
+    return Expression(text, tuple(names), tree, literals)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    at = 0
-    while text[at:].strip():
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """Split into (kind, word): key, function, operator, literal, number, text or sign."""
+    if not text.strip():
+        raise ExpressionError("the expression is empty")
+    tokens: list[tuple[str, str]] = []
+    at = depth = 0
+    while rest := text[at:].strip():
         match = _TOKEN.match(text, at)
         if match is None:
-            rest = text[at:].strip()
             hint = " Write == to compare." if rest.startswith("=") else ""
             raise ExpressionError(f"cannot read '{rest[:20]}' in '{text}'.{hint}")
-        yield str(match.lastgroup), match.group(str(match.lastgroup))
-        at = match.end()
-
-
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.names: list[str] = []
-        self.compared = False
-        self._depth = 0
-        self._tokens = _tokens(text)
-        self.kind, self.word = next(self._tokens, ("", ""))
-
-    def _advance(self) -> str:
-        word = self.word
-        self.kind, self.word = next(self._tokens, ("", ""))
-        return word
-
-    def _expect(self, sign: str) -> None:
-        if self.word != sign:
-            found = f"'{self.word}'" if self.word else "the end"
-            raise ExpressionError(f"'{sign}' expected, found {found} in '{self.text}'")
-        self._advance()
-
-    def level_or(self) -> Node:
-        parts = [self._and()]
-        while self.word == "or":
-            self._advance()
-            parts.append(self._and())
-        return parts[0] if len(parts) == 1 else lambda values: any(_truth(part(values)) for part in parts)
-
-    def _and(self) -> Node:
-        parts = [self._not()]
-        while self.word == "and":
-            self._advance()
-            parts.append(self._not())
-        return parts[0] if len(parts) == 1 else lambda values: all(_truth(part(values)) for part in parts)
-
-    def _not(self) -> Node:
-        if self.word != "not":
-            return self._compare()
-        self._advance()
-        inner = self._nest(self._not)
-        return lambda values: not _truth(inner(values))
-
-    def _compare(self) -> Node:
-        operands = [self._sum()]
-        signs: list[Callable[[Any, Any], bool]] = []
-        while self.kind == "sign" and self.word in _COMPARE:
-            signs.append(_COMPARE[self._advance()])
-            operands.append(self._sum())
-        if not signs:
-            return operands[0]
-        self.compared = True
-
-        def chain(values: Values) -> bool:
-            results = [operand(values) for operand in operands]
-            pairs = zip(signs, results, results[1:], strict=False)
-            return all(bool(sign(left, right)) for sign, left, right in pairs)
-
-        return chain
-
-    def _sum(self) -> Node:
-        return self._left({"+": operator.add, "-": operator.sub}, self._term)
-
-    def _term(self) -> Node:
-        return self._left({"*": operator.mul, "/": operator.truediv}, self._factor)
-
-    def _left(self, signs: Mapping[str, Callable[[Any, Any], Any]], below: Callable[[], Node]) -> Node:
-        node = below()
-        while self.kind == "sign" and self.word in signs:
-            node = _binary(signs[self._advance()], node, below())
-        return node
-
-    def _factor(self) -> Node:
-        if self.kind == "sign" and self.word in ("-", "+"):
-            negative = self._advance() == "-"
-            inner = self._nest(self._factor)
-            return (lambda values: -_number(inner(values))) if negative else inner
-        base = self._atom()
-        if self.word != "**":
-            return base
-        self._advance()
-        return _binary(_power, base, self._nest(self._factor))
-
-    def _atom(self) -> Node:
-        kind, word = self.kind, self.word
-        if not word:
-            raise ExpressionError(
-                f"'{self.text}' ends too early" if self.text.strip() else "the expression is empty"
-            )
-        self._advance()
-        if kind == "number":
-            return _constant(float(word) if re.search(r"[.eE]", word) else int(word))
-        if kind == "text":
-            return _constant(word[1:-1])
-        if word == "(":
-            inner = self._nest(self.level_or)
-            self._expect(")")
-            return inner
-        if kind == "name" and word in ("true", "false"):
-            return _constant(word == "true")
-        if kind == "name" and self.word == "(":
-            return self._call(word)
-        if kind == "name" and word not in _WORDS:
-            self.names.append(word)
-            return lambda values: values[word]
-        raise ExpressionError(f"'{word}' is not expected there in '{self.text}'")
-
-    def _call(self, name: str) -> Node:
-        if name not in _FUNCTIONS:
-            raise ExpressionError(f"no function '{name}'{near_or_list(name, _FUNCTIONS, 'there are')}")
-        self._expect("(")
-        arguments = [self._nest(self.level_or)]
-        while self.word == ",":
-            self._advance()
-            arguments.append(self._nest(self.level_or))
-        self._expect(")")
-        function, least, most = _FUNCTIONS[name]
-        if not least <= len(arguments) <= most:
-            raise ExpressionError(f"{name} takes {least if least == most else f'{least} or more'} arguments")
-        return lambda values: function(*(_number(argument(values)) for argument in arguments))
-
-    def _nest(self, level: Callable[[], Node]) -> Node:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
+        at, kind = match.end(), str(match.lastgroup)
+        word = match.group(kind)
+        if kind == "name":
+            if word in ("and", "or", "not"):
+                kind = "operator"
+            elif word in ("true", "false"):
+                kind = "literal"
+            elif text[at:].lstrip().startswith("("):
+                kind = "function"
+                if word not in FUNCTIONS:
+                    near = near_or_list(word, FUNCTIONS, "there are")
+                    raise ExpressionError(f"no function '{word}'{near}")
+            else:
+                kind = "key"
+        depth += (word == "(") - (word == ")")
+        if depth < 0:
+            raise ExpressionError(f"')' is not expected there in '{text}'")
+        if depth > MAX_DEPTH:
             raise ExpressionError(f"an expression nests at most {MAX_DEPTH} levels deep")
-        node = level()
-        self._depth -= 1
-        return node
+        tokens.append((kind, word))
+    if depth:
+        raise ExpressionError(f"')' expected, found the end in '{text}'")
+    return tokens
 
 
-def _constant(value: Any) -> Node:
-    return lambda values: value
+def _literal(kind: str, word: str) -> Any:
+    if kind == "number":
+        return float(word) if re.search(r"[.eE]", word) else int(word)
+    return word[1:-1] if kind == "text" else word == "true"
 
 
-def _binary(compute: Callable[[Any, Any], Any], left: Node, right: Node) -> Node:
-    return lambda values: compute(_number(left(values)), _number(right(values)))
+def _validate(node: ast.AST, text: str, depth: int = 0) -> None:
+    """Refuse every node that `_evaluate` does not handle."""
+    if depth > MAX_DEPTH:
+        raise ExpressionError(f"an expression nests at most {MAX_DEPTH} levels deep")
+    match node:
+        case ast.Call(func=ast.Name(id=name), keywords=[]) if name in FUNCTIONS:
+            _, least, most = FUNCTIONS[name]
+            if not least <= len(node.args) <= most:
+                count = least if least == most else f"{least} or more"
+                raise ExpressionError(f"{name} takes {count} arguments")
+            inner, deeper = node.args, 1
+        case ast.BoolOp():
+            inner, deeper = node.values, 0
+        case ast.Compare():
+            inner, deeper = [node.left, *node.comparators], 0
+        case ast.BinOp():
+            inner, deeper = [node.left, node.right], isinstance(node.op, ast.Pow)
+        case ast.UnaryOp():
+            inner, deeper = [node.operand], 1
+        case ast.Name():
+            return
+        case _:
+            sign = {ast.Call: "(", ast.Tuple: ",", ast.Starred: "*"}.get(type(node), "**")
+            raise ExpressionError(f"'{sign}' is not expected there in '{text}'")
+    for part in inner:
+        _validate(part, text, depth + deeper)
+
+
+def _evaluate(node: ast.AST, values: Values) -> Any:
+    match node:
+        case ast.Name(id=name):
+            return values[name]
+        case ast.BoolOp(op=ast.And()):
+            return all(_truth(_evaluate(part, values)) for part in node.values)
+        case ast.BoolOp():
+            return any(_truth(_evaluate(part, values)) for part in node.values)
+        case ast.UnaryOp(op=ast.Not()):
+            return not _truth(_evaluate(node.operand, values))
+        case ast.UnaryOp():
+            return _OPERATORS[type(node.op)](_number(_evaluate(node.operand, values)))
+        case ast.BinOp():
+            left, right = (_number(_evaluate(part, values)) for part in (node.left, node.right))
+            return _OPERATORS[type(node.op)](left, right)
+        case ast.Compare():
+            operands = [_evaluate(part, values) for part in (node.left, *node.comparators)]
+            pairs = zip(node.ops, operands, operands[1:], strict=False)
+            return all(bool(_OPERATORS[type(sign)](left, right)) for sign, left, right in pairs)
+        case ast.Call(func=ast.Name(id=name)):
+            return FUNCTIONS[name][0](*(_number(_evaluate(part, values)) for part in node.args))
+    raise AssertionError(f"{ast.dump(node)} was not refused")
 
 
 def _number(value: Any) -> int | float:
@@ -263,8 +227,3 @@ def _truth(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError
     return value
-
-
-def _power(base: int | float, exponent: int | float) -> float:
-    # in floats, so that 9**9**9 overflows at once instead of computing a number of 370 million digits
-    return math.pow(base, exponent)

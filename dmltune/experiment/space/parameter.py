@@ -1,4 +1,4 @@
-"""One searched key: its kind, its bounds or choices, and when it applies."""
+"""One key of `search:`: its kind, its bounds or choices, and the conditions under which it applies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Parameter:
 
     @staticmethod
     def parse(name: str, spec: Any) -> Parameter:
-        """The parameter that `search: {name: spec}` declares, or a Problem."""
+        """Read `search: {name: spec}`; a Problem says what is wrong with it."""
         path: Path = ("search", name)
         if not isinstance(spec, Mapping):
             raise Problem(f"search.{name} must be {_EXAMPLE}; got {kind_of(spec)}.", path)
@@ -66,7 +66,7 @@ class Parameter:
         return Parameter(name, kind, low, high, log=log, when=when)
 
     def to_dict(self) -> dict[str, Any]:
-        """The canonical form of the specification: what `parse` takes."""
+        """Return the canonical specification, which `parse` reads."""
         spec: dict[str, Any] = {
             self.kind: list(self.choices) if self.kind == "choice" else [self.low, self.high]
         }
@@ -79,7 +79,7 @@ class Parameter:
         return spec
 
     def accept(self, value: Any, where: str, *paths: Path) -> Any:
-        """The value in this parameter's type when it is one of its values, otherwise a Problem."""
+        """Return the value in this parameter's type, or raise a Problem when it is not one of its values."""
         if self.kind == "choice":
             for choice in self.choices:
                 if same(choice, value):
@@ -99,7 +99,7 @@ class Parameter:
         return float(value) if self.kind == "float" else value
 
     def sample(self, random_numbers: random.Random) -> Any:
-        """One value, uniform in the bounds (in their logarithm with `log`)."""
+        """Draw one value, uniform in the bounds (in their logarithm with `log`)."""
         if self.kind == "choice":
             return random_numbers.choice(self.choices)
         if self.log:
@@ -111,13 +111,18 @@ class Parameter:
             return random_numbers.randint(int(self.low), int(self.high))
         return random_numbers.uniform(self.low, self.high)
 
+    @property
+    def conditions(self) -> str:
+        """`loss.name: triplet`, for messages."""
+        return ", ".join(f"{key}: {' or '.join(map(str, values))}" for key, values in self.when.items())
+
 
 def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality that tells true from 1."""
+    """Whether two values are equal; true and 1 are not."""
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 

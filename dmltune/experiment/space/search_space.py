@@ -1,4 +1,4 @@
-"""SearchSpace: what may vary in an experiment, and which points are allowed."""
+"""SearchSpace: the keys that vary in an experiment, and the points that its rules allow."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from dmltune.experiment import tree as trees
 from dmltune.experiment.problems import Problem, near_or_list, one_line, show
 from dmltune.experiment.schema import components, rules
-from dmltune.experiment.schema.sections import COMPONENTS
-from dmltune.experiment.space.conditions import conditions, lacking, ordered, own_value
 from dmltune.experiment.space.expression import Expression, ExpressionError, compile_expression
 from dmltune.experiment.space.parameter import Parameter, same
+
+NOT_OF_A_RUN = ("search", "require", "reference_point", "baseline", "presets", "sampler", "scheduler")
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """`parameters` in an order in which a key comes after those its `when` reads; `fixed` is all the rest."""
+    """`parameters` in an order in which a key comes after those of its `when`; `fixed` has all other keys."""
 
     parameters: tuple[Parameter, ...] = ()
     require: tuple[Expression, ...] = ()
@@ -27,11 +27,11 @@ class SearchSpace:
 
     @staticmethod
     def build(tree: Mapping[str, Any]) -> SearchSpace:
-        """The space of a complete experiment tree, or a Problem that names the key."""
+        """Return the space of a complete experiment tree; a Problem names the key that is wrong."""
         fixed = {
             key: value
             for key, value in trees.flatten(tree).items()
-            if key.split(".")[0] not in rules.SEARCH_KEYS
+            if key.split(".")[0] not in NOT_OF_A_RUN
         }
         parameters = ordered([Parameter.parse(name, spec) for name, spec in tree["search"].items()])
         known = {*fixed, *(parameter.name for parameter in parameters)}
@@ -63,7 +63,7 @@ class SearchSpace:
         raise Problem(f"'{one_line(str(name))}' is not searched{near_or_list(name, self.names, 'searched')}")
 
     def active(self, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names that apply given `values`, in order: every `when` is met by them or the experiment."""
+        """Return the names that apply, in order: `values` or the experiment meet each `when`."""
         names: list[str] = []
         for parameter in self.parameters:
             if self.applies(parameter, values, names):
@@ -76,19 +76,19 @@ class SearchSpace:
             if key in self.names and key not in active:
                 return False
             value = values.get(key, self.fixed.get(key, trees.MISSING))
-            if not any(same(value, one) for one in wanted):
+            if not any(same(value, allowed) for allowed in wanted):
                 return False
         return True
 
     def violated(self, values: Mapping[str, Any]) -> str | None:
-        """The first rule that the experiment with `values` breaks, `require` or any other; or None."""
+        """Return the first rule that the experiment with `values` breaks, `require` or any other, or None."""
         view = self.view(values)
         active = self.active(values)
         for expression in self.require:
             if any(
                 name not in view or (name in self.names and name not in active) for name in expression.names
             ):
-                continue  # it speaks of a key that does not apply here
+                continue  # a key of the rule does not apply to this point
             try:
                 if not expression.holds(view):
                     given = ", ".join(f"{name} = {show(view[name])}" for name in expression.names)
@@ -96,28 +96,28 @@ class SearchSpace:
             except ExpressionError as error:
                 return one_line(f"require: {error}")
         try:
-            rules.check_values(view)
+            rules.validate_values(view)
         except Problem as problem:
             return str(problem)
-        searched = {name.split(".")[0] for name in active}
-        for section in components.CHECKED_TOGETHER:
-            if section in searched or (section == "pooling" and "embedding" in searched):
+        varied = {name.split(".")[0] for name in active}
+        for section in components.VALIDATED_TOGETHER:
+            if section in varied or (section == "pooling" and "embedding" in varied):
                 reason = components.refused(section, trees.section_of(view, section), view["embedding.dim"])
                 if reason:
                     return reason
         return None
 
     def view(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Every dotted key of the experiment with `values`; a new name hides the old one's parameters."""
+        """Return every dotted key of the experiment with `values`; a new name hides the old parameters."""
         view = dict(self.fixed)
-        for section in COMPONENTS:
+        for section in trees.COMPONENTS:
             name = f"{section}.name"
             if name in values and values[name] != view.get(name):
                 view = {key: value for key, value in view.items() if not key.startswith(f"{section}.")}
         return {**view, **values}
 
-    def check_point(self, values: Mapping[str, Any]) -> None:
-        """A Problem unless the active keys, and no others, have values in their bounds that break no rule."""
+    def validate_point(self, values: Mapping[str, Any]) -> None:
+        """Require values in their bounds for the active keys, and for no others, that break no rule."""
         for name in values:
             self[name]
         active = self.active(values)
@@ -128,14 +128,14 @@ class SearchSpace:
         for name in values:
             if name not in active:
                 raise Problem(
-                    f"'{name}' does not apply here: it needs {conditions(self[name])}. Leave it out."
+                    f"'{name}' does not apply here: it needs {self[name].conditions}. Leave it out."
                 )
         broken = self.violated(values)
         if broken:
             raise Problem(broken)
 
     def sample(self, random_numbers: random.Random, tries: int = 1000) -> dict[str, Any] | None:
-        """A random point that breaks no rule; None when `tries` points all did."""
+        """Draw a random point that breaks no rule; None when all of `tries` points do."""
         for _ in range(tries):
             values = self.draw(random_numbers)
             if self.violated(values) is None:
@@ -143,7 +143,7 @@ class SearchSpace:
         return None
 
     def draw(self, random_numbers: random.Random) -> dict[str, Any]:
-        """A random point, without regard to `require`."""
+        """Draw a random point, without regard to the rules."""
         values: dict[str, Any] = {}
         active: list[str] = []
         for parameter in self.parameters:
@@ -153,7 +153,7 @@ class SearchSpace:
         return values
 
     def reference_values(self, given: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
-        """The reference point: what is given and, if `whole`, the experiment's own value for the rest."""
+        """Return the reference point: `given` and, if `whole`, the experiment's own values for the rest."""
         for name in given:
             if name not in self.names:
                 near = near_or_list(name, self.names, "searched are")
@@ -170,20 +170,62 @@ class SearchSpace:
                     key not in self.fixed and key not in self.names for key in parameter.when
                 )
                 if name in given and not later:  # a default that is not filled in yet may still meet it
-                    raise Problem(
-                        f"reference_point: {name} needs {conditions(parameter)}. Delete it.",
-                        path,
-                    )
+                    raise Problem(f"reference_point: {name} needs {parameter.conditions}. Delete it.", path)
                 continue
             active.append(name)
             if name in given:
                 values[name] = parameter.accept(given[name], "reference_point:", path, ("search", name))
             elif name in self.fixed:
                 if whole:
-                    values[name] = own_value(parameter, self.fixed[name])
+                    values[name] = _own_value(parameter, self.fixed[name])
             elif whole:
                 raise lacking(parameter)
         return values
+
+
+def lacking(parameter: Parameter) -> Problem:
+    """The Problem of a key without a value in trial 0."""
+    example = parameter.choices[0] if parameter.kind == "choice" else parameter.low
+    return Problem(
+        f"reference_point lacks {parameter.name}: trial 0 needs a value for every searched key. "
+        f"Add '{parameter.name}: {show(example)}'.",
+        ("reference_point",),
+        ("search", parameter.name),
+    )
+
+
+def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
+    """Sort parents before children, otherwise as written; a Problem for an impossible or circular `when`."""
+    by_name = {parameter.name: parameter for parameter in parameters}
+    for parameter in parameters:
+        for key, wanted in parameter.when.items():
+            path = ("search", parameter.name, "when", key)
+            for value in wanted if key in by_name else ():
+                by_name[key].accept(value, f"search.{parameter.name}.when:", path, path[:2])
+    done: dict[str, Parameter] = {}
+    while rest := [name for name in by_name if name not in done]:
+        ready = [name for name in rest if all(key in done or key not in by_name for key in by_name[name].when)]
+        if not ready:
+            raise Problem(
+                f"search: the conditions of {' and '.join(rest)} wait for each other. Delete one 'when'.",
+                ("search", rest[0], "when"),
+                ("search", rest[0]),
+            )
+        done[ready[0]] = by_name[ready[0]]
+    return tuple(done.values())
+
+
+def _own_value(parameter: Parameter, value: Any) -> Any:
+    """The experiment's own value, which the reference point uses when it gives none."""
+    try:
+        return parameter.accept(value, "")
+    except Problem:
+        raise Problem(
+            f"search.{parameter.name}: trial 0 would take the experiment's own {show(value)}, "
+            f"which the bounds leave out. Widen them, or add {parameter.name} to reference_point.",
+            ("search", parameter.name),
+            tuple(parameter.name.split(".")),
+        ) from None
 
 
 def _compiled(texts: list[str], known: set[str]) -> tuple[Expression, ...]:

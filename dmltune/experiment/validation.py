@@ -1,4 +1,4 @@
-"""Is a space fit to be searched? Asked once, on loading, so that no trial fails for its settings."""
+"""Validate a whole search space once, on loading, so that no trial fails for its settings."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ from typing import Any
 from pydantic import BaseModel
 
 from dmltune.experiment import tree as trees
+from dmltune.experiment.model import Experiment, build
+from dmltune.experiment.preparation import prepared
 from dmltune.experiment.problems import Path, Problem, one_line, unknown
 from dmltune.experiment.schema import components
-from dmltune.experiment.schema.build import build, prepared
-from dmltune.experiment.schema.model import Experiment
-from dmltune.experiment.schema.sections import COMPONENTS
-from dmltune.experiment.space.conditions import lacking, ordered
 from dmltune.experiment.space.parameter import Parameter
-from dmltune.experiment.space.search_space import SearchSpace
+from dmltune.experiment.space.search_space import SearchSpace, lacking, ordered
 
-PROBES = 1000
+RANDOM_POINTS = 1000
 MAX_CHOICES_BUILT = 64
 BASELINE_KEYS = (*trees.SECTIONS, "max_steps", "validate_every", "patience")
 
 
+def build_space(tree: Mapping[str, Any]) -> Experiment:
+    """Build an experiment and validate its space in full; raises Problem."""
+    experiment = build(lay_reference_point(tree)[0])
+    validate_space(experiment)
+    return experiment
+
+
 def lay_reference_point(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tree with the reference point's values as its own (it is its own trial 0), and those values."""
-    complete = prepared(tree)
+    """Return the tree with the values of the reference point as its own, and those values."""
+    complete = prepared(tree, Experiment.model_fields)
     parameters = [Parameter.parse(name, spec) for name, spec in complete["search"].items()]
     for parameter in parameters:
-        _check_key(parameter.name, complete)
+        _validate_key(parameter.name, complete)
     if not parameters:
         return complete, {}
     space = SearchSpace(ordered(parameters), (), {}, trees.flatten(complete))
@@ -44,27 +49,28 @@ def lay_reference_point(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
 
 
 def validate_space(experiment: Experiment) -> None:
-    """Every bound fits its component, trial 0 and the baseline can run, `require` leaves something."""
+    """Require that each bound fits its component, trial 0 and the baseline can run, and points are left."""
     space = SearchSpace.build(experiment.to_dict())
+    fixed = experiment.fixed().to_dict()
     for values, parameter in _corners(space):
-        _check_corner(experiment, values, parameter, space)
+        _validate_corner(fixed, values, parameter, space)
     broken = space.violated(space.reference_point)
     if broken:
-        what = "the reference point breaks a rule: " if space else ""
-        raise Problem(f"{what}{broken}. Change one of them.", ("reference_point",), ("require",), ("search",))
-    if space and space.sample(random.Random(0), PROBES) is None:
+        subject = "the reference point breaks a rule: " if space else ""
+        raise Problem(f"{subject}{broken}. Change one of them.", ("reference_point",), ("require",), ("search",))
+    if space and space.sample(random.Random(0), RANDOM_POINTS) is None:
         texts = " and ".join(map(str, space.require)) or "the rules of a batch"
         raise Problem(
-            f"require: none of {PROBES} random points inside the bounds satisfies {texts}. "
+            f"require: none of {RANDOM_POINTS} random points inside the bounds satisfies {texts}. "
             "Widen the bounds or drop a rule.",
             ("require",),
             ("search",),
         )
-    _check_baseline(experiment)
+    _validate_baseline(experiment)
 
 
-def _check_key(name: str, tree: Mapping[str, Any]) -> None:
-    """The searched key exists and may differ between trials."""
+def _validate_key(name: str, tree: Mapping[str, Any]) -> None:
+    """Require that a key of `search` exists and may differ between trials."""
     path: Path = ("search", name)
     section, _, key = name.partition(".")
     if section not in trees.SECTIONS:
@@ -86,19 +92,19 @@ def _check_key(name: str, tree: Mapping[str, Any]) -> None:
     options = _keys(section, tree)
     if key not in options:
         named = trees.lookup(tree, f"{section}.name")
-        where = f"{section} '{named}'" if section in COMPONENTS and isinstance(named, str) else section
-        said = unknown(key, options, where)
-        remedy = "" if "did you mean" in said else f". Drop it with 'search.{name}=null'."
-        raise Problem(f"search: {said}{remedy}", path)
+        where = f"{section} '{named}'" if section in trees.COMPONENTS and isinstance(named, str) else section
+        message = unknown(key, options, where)
+        remedy = "" if "did you mean" in message else f". Drop it with 'search.{name}=null'."
+        raise Problem(f"search: {message}{remedy}", path)
 
 
 def _keys(section: str, tree: Mapping[str, Any]) -> list[str]:
-    """What a section may hold, for every name it can have."""
+    """The keys of a section, for every name that it can have."""
     model = Experiment.model_fields[section].annotation
     assert isinstance(model, type)
     assert issubclass(model, BaseModel)
     keys = list(model.model_fields)
-    if section in COMPONENTS and section != "backbone":
+    if section in components.VALIDATED_TOGETHER:
         for name, path in _names(section, tree):
             try:
                 known = components.signature(section, name)
@@ -109,7 +115,7 @@ def _keys(section: str, tree: Mapping[str, Any]) -> list[str]:
 
 
 def _names(section: str, tree: Mapping[str, Any]) -> list[tuple[str, Path]]:
-    """The names a component has or may get in the search, and where each is written."""
+    """The names a component has or may get in the search, with the path of each."""
     key = f"{section}.name"
     own = [(trees.lookup(tree, key), (section, "name"))]
     searched = [(name, ("search", key, "choice")) for name in tree["search"].get(key, {}).get("choice", ())]
@@ -117,7 +123,7 @@ def _names(section: str, tree: Mapping[str, Any]) -> list[tuple[str, Path]]:
 
 
 def _corners(space: SearchSpace) -> Iterator[tuple[dict[str, Any], Parameter]]:
-    """For each end of each bound and each choice, a point where it applies."""
+    """Yield a point for each end of each bound and for each choice, where its conditions hold."""
     for parameter in space.parameters:
         ends = parameter.choices[:MAX_CHOICES_BUILT] or (parameter.low, parameter.high)
         for end in ends:
@@ -135,36 +141,35 @@ def _corners(space: SearchSpace) -> Iterator[tuple[dict[str, Any], Parameter]]:
 
 
 def _want(parameter: Parameter, space: SearchSpace, wanted: dict[str, Any]) -> None:
-    """Add to `wanted` what makes `parameter` apply."""
+    """Add the values to `wanted` under which `parameter` applies."""
     for key, allowed in parameter.when.items():
         if key in space.names and key not in wanted:
             wanted[key] = allowed[0]
             _want(space[key], space, wanted)
 
 
-def _check_corner(
-    experiment: Experiment, values: dict[str, Any], parameter: Parameter, space: SearchSpace
+def _validate_corner(
+    fixed: Mapping[str, Any], values: dict[str, Any], parameter: Parameter, space: SearchSpace
 ) -> None:
-    tree = trees.with_values(experiment.fixed().to_dict(), values)
     try:
-        build(tree, between_keys=False)
+        build(trees.with_values(fixed, values), between_keys=False)
     except Problem as problem:
         text = str(problem)
         blamed = problem.paths[0] if problem.paths else ()
         name = ".".join(blamed)
-        guilty = space[name] if name in space.names else parameter
+        culprit = space[name] if name in space.names else parameter
         section = blamed[0] if blamed else ""
-        if "unknown key" in text and f"{section}.name" in space.names and not guilty.when:
+        if "unknown key" in text and f"{section}.name" in space.names and not culprit.when:
             text += f" Say for which name it applies: when: {{{section}.name: …}}."
-        elif "whole number" in text and guilty.kind == "float":
-            text = f"{guilty.name} is a whole number. Write int instead of float."
-        elif guilty.name != name:
-            text = f"{text.rstrip()} (with {guilty.name} = {values[guilty.name]})"
-        path: Path = ("search", guilty.name)
-        raise Problem(f"search: {text}", (*path, guilty.kind), path) from None
+        elif "whole number" in text and culprit.kind == "float":
+            text = f"{culprit.name} is a whole number. Write int instead of float."
+        elif culprit.name != name:
+            text = f"{text.rstrip()} (with {culprit.name} = {values[culprit.name]})"
+        path: Path = ("search", culprit.name)
+        raise Problem(f"search: {text}", (*path, culprit.kind), path) from None
 
 
-def _check_baseline(experiment: Experiment) -> None:
+def _validate_baseline(experiment: Experiment) -> None:
     for key in experiment.baseline:
         if key not in BASELINE_KEYS:
             known = unknown(key, BASELINE_KEYS, "baseline")
