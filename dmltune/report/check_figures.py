@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -27,7 +26,7 @@ KINDS: dict[say.Kind, str] = {
     "itself": "#555555",
 }
 MANY_CLASSES = 300  # more bars than this are drawn as a band through as many of them
-GRID = {"color": "#e4e7eb", "lw": 0.8}
+GRID: dict[str, Any] = {"color": "#e4e7eb", "lw": 0.8}
 NONE = Markup("")
 
 
@@ -128,8 +127,9 @@ def class_gaps(document: CheckDocument, key: str) -> list[tuple[int, float]]:
     return [(at, score - base) for at, score, base in finite if score is not None and base is not None]
 
 
-def distances(document: CheckDocument, keys: Sequence[str]) -> Markup:
-    """Draw the distances of pairs of one class and of two, as shares of either kind."""
+def distances(document: CheckDocument, main: ConfigurationResult | None) -> Markup:
+    """Draw the distances of pairs of one class and of two, of the main configuration and the baseline."""
+    keys = dict.fromkeys((main.key if main else "", document.baseline or ""))
     histograms = {key: document.distances[key] for key in keys if key in document.distances}
     if not histograms:
         return NONE

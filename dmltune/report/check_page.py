@@ -36,12 +36,26 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {"metric": formatting.metric_name, "typeset": say.typeset, "text": _text}
+    made.globals |= {"say": say, "tables": tables, "figures": figures}
     return made
 
 
 def write_page(document: CheckDocument, folder: Path) -> Path:
     """Write `folder`/report.html; the same document gives the same bytes."""
-    html = environment().get_template("check.html.j2").render(_context(document))
+    main = say.main_of(document)
+    compared = main is not None and main.key != document.baseline
+    html = (
+        environment()
+        .get_template("check.html.j2")
+        .render(
+            document=document,
+            main=main,
+            compared=compared,
+            judgement=say.judge(document, main) if main else say.Judgement("unknown", ""),
+            gaps=figures.class_gaps(document, main.key) if main and compared else [],
+            dim=say.dim_of(document),
+        )
+    )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     path.write_text(printable(html), encoding="utf-8")
@@ -50,41 +64,3 @@ def write_page(document: CheckDocument, folder: Path) -> Path:
 
 def _text(values: Mapping[str, Any]) -> str:
     return formatting.parameters(formatting.flat(values)) or "as in the space"
-
-
-def _context(document: CheckDocument) -> dict[str, Any]:
-    main = say.main_of(document)
-    dim = say.dim_of(document)
-    compared = main is not None and main.key != document.baseline
-    keys = [key for key in dict.fromkeys((main.key if main else None, document.baseline)) if key]
-    gaps = figures.class_gaps(document, main.key) if main and compared else []
-    return {
-        "document": document,
-        "main": main,
-        "compared": compared,
-        "judgement": say.judge(document, main) if main else say.Judgement("unknown", ""),
-        "headline": say.headline(document),
-        "cautions": say.cautions(document),
-        "measured_on": say.measured_on(document),
-        "selection": say.selection(document),
-        "covered": say.covered(document),
-        "level": say.level(document),
-        "dim": dim,
-        "dim_each": dim // document.folds if dim else None,
-        "collections": tables.collections(document),
-        "scores": tables.scores(document),
-        "forest": figures.forest(document),
-        "every_model": figures.every_model(document),
-        "differences": tables.differences(document),
-        "gaps": [gap for _, gap in gaps],
-        "class_differences": figures.class_differences(document, main.key) if main and gaps else "",
-        "gains_and_losses": tables.gains_and_losses(document, main, gaps) if main else [],
-        "confusions": tables.confusions(document, main) if main else None,
-        "histograms": figures.distances(document, keys),
-        "geometry": tables.geometry(document),
-        "openings": tables.openings(document),
-        "shown_again": sum(entry.kind == "shown again" for entry in document.openings),
-        "failures": tables.failures(document),
-        "models": [(row, table) for row in document.configurations if (table := tables.models(document, row))],
-        "few_models": tables.FEW_MODELS,
-    }

@@ -23,7 +23,7 @@ GEOMETRY = {
     "divergence_spread": "standard deviation of that over classes",
     "eigenvalue_similarity": "similarity of the classes' covariances in their eigenvalues",
     "variance_similarity": "their similarity in each dimension",
-    "rotation_shift": "angle by which the variation of a class turns when it is moved to another class",
+    "rotation_shift": "mean change of the variation of a class when it is rotated to another class",
     "covering_radius": "distance of images to the best representatives of their class",
 }
 
@@ -109,6 +109,11 @@ def differences(document: CheckDocument) -> PageTable | None:
     return PageTable(headings, rows, range(1, len(headings)))
 
 
+def count(gaps: Sequence[tuple[int, float]], sign: int) -> str:
+    """Return on how many classes the difference to the baseline has this sign."""
+    return f"{sum(sign * gap > 0 for _, gap in gaps):,}"
+
+
 def gains_and_losses(
     document: CheckDocument, main: ConfigurationResult, gaps: Sequence[tuple[int, float]]
 ) -> list[tuple[str, PageTable]]:
@@ -136,9 +141,9 @@ def gains_and_losses(
     return [("Largest gains", table(ranked[: -size - 1 : -1])), ("Largest losses", table(ranked[:size]))]
 
 
-def confusions(document: CheckDocument, main: ConfigurationResult) -> PageTable | None:
-    pairs = document.confusions.get(main.key, ())
-    if not pairs:
+def confusions(document: CheckDocument, main: ConfigurationResult | None) -> PageTable | None:
+    pairs = document.confusions.get(main.key, ()) if main else ()
+    if main is None or not pairs:
         return None
     compared = main.key != document.baseline
     base = {
@@ -173,7 +178,7 @@ def geometry(document: CheckDocument) -> PageTable | None:
 
 def openings(document: CheckDocument) -> PageTable | None:
     """The ledger's entries of this study, oldest first."""
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
             say.clock_time(entry.time),
             Cell(entry.kind, note=entry.why),
@@ -186,9 +191,9 @@ def openings(document: CheckDocument) -> PageTable | None:
     return PageTable(["when (UTC)", "what for", "who", "command", "commit"], rows, range(0)) if rows else None
 
 
-def models(document: CheckDocument, row: ConfigurationResult) -> PageTable | None:
+def models(document: CheckDocument, row: ConfigurationResult) -> PageTable:
     metric = document.metric
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
             model.member,
             str(model.step),
@@ -200,7 +205,7 @@ def models(document: CheckDocument, row: ConfigurationResult) -> PageTable | Non
     ]
     name = formatting.metric_name(metric)
     headings = ["model", "step", f"validation {name} %", f"test {name} %", "run"]
-    return PageTable(headings, rows, range(1, 4), "cards small") if rows else None
+    return PageTable(headings, rows, range(1, 4), "cards small")
 
 
 def failures(document: CheckDocument) -> PageTable | None:
@@ -215,5 +220,3 @@ def _p(p: float | None) -> str:
 
 def _share(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-

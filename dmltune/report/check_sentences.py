@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         MeanResult,
     )
 
+    Interval = MeanResult | EnsembleResult | BaselineComparison
+
 Kind = Literal["better", "worse", "none", "unknown", "itself"]
 WINNER = "winner"
 
@@ -117,13 +119,13 @@ def points(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{round(100 * share, digits) + 0.0:+.{digits}f}"
 
 
-def bounds(result: MeanResult | EnsembleResult | None) -> tuple[float, float] | None:
+def bounds(result: Interval | None) -> tuple[float, float] | None:
     """Return the ends of an interval, or None when one is not known."""
     low, high = (known(result.low), known(result.high)) if result else (None, None)
     return None if low is None or high is None else (low, high)
 
 
-def between(result: MeanResult | EnsembleResult | None) -> str:
+def between(result: MeanResult | None) -> str:
     """`24.3 – 25.9`, in percent; a dash without an interval."""
     ends = bounds(result)
     return " – ".join(map(formatting.percent, ends)) if ends else "–"

@@ -66,9 +66,7 @@ def draw_distances(edges: Tensor, positive: Tensor, negative: Tensor, title: str
     return path
 
 
-def stairs(
-    axis: Axes, edges: Sequence[float], positive: Sequence[float], negative: Sequence[float]
-) -> None:
+def stairs(axis: Axes, edges: Sequence[float], positive: Sequence[float], negative: Sequence[float]) -> None:
     """Draw both histograms as shares of their own pairs: there are far fewer pairs of one class."""
     for counts, label, colour in ((positive, "same class", "#1f77b4"), (negative, "other class", "#d95f02")):
         axis.stairs(shares(counts), edges, fill=True, alpha=0.45, color=colour, label=label)
