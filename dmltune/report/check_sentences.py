@@ -125,7 +125,7 @@ def bounds(result: Interval | None) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
-def between(result: MeanResult | None) -> str:
+def between(result: MeanResult | EnsembleResult | None) -> str:
     """`24.3 – 25.9`, in percent; a dash without an interval."""
     ends = bounds(result)
     return " – ".join(map(formatting.percent, ends)) if ends else "–"

@@ -20,7 +20,7 @@ from dmltune.report import formatting
 from dmltune.report.terminal import failure_lines, grid, line
 
 if TYPE_CHECKING:
-    from dmltune.search.state import SearchResult, TrialRecord
+    from dmltune.search.state import SearchResult
 
 NOTHING: Mapping[str, Any] = {}
 SHORT = 48  # columns of a command that has room for its meaning on the same line
