@@ -78,10 +78,8 @@ def every_model(document: CheckDocument) -> Markup:
             axis.plot(*zip(*line, strict=True), color="#c6ccd4", lw=0.7, zorder=1)
         for at, row in enumerate(rows):
             own = [point for line in places.values() for point in line if abs(point[0] - at) < 0.5]
-            axis.scatter(
-                [x for x, _ in own], [y for _, y in own], s=16, color=colour_of(row, at), lw=0, alpha=0.8,
-                zorder=2,
-            )  # fmt: skip
+            x, y = zip(*own, strict=True) if own else ((), ())
+            axis.scatter(x, y, s=16, color=colour_of(row, at), lw=0, alpha=0.8, zorder=2)
             result = row.single.get(metric)
             mean, ends = say.known(result.mean) if result else None, say.bounds(result)
             if mean is not None and ends is not None:

@@ -83,7 +83,7 @@ def differences(document: CheckDocument) -> PageTable | None:
     compared = [(row, row.versus_baseline) for row in document.configurations if row.versus_baseline]
     if not compared:
         return None
-    corrected = any(versus.p_holm != versus.p for _, versus in compared)
+    corrected = any(say.known(versus.p_holm) != say.known(versus.p) for _, versus in compared)
     headings = [
         "configuration", "points", f"{say.level(document)} CI", "p", *(["p (Holm)"] if corrected else []),
         "effect size", "models better", "± fold", "± seed", "± class",
