@@ -10,9 +10,8 @@ from dmltune.check.finished_search import FinishedSearch
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
-from dmltune.experiment.model import build
 from dmltune.experiment.problems import Problem
-from dmltune.experiment.validation import lay_reference_point, validate_space
+from dmltune.experiment.validation import build_space
 from dmltune.resources import Locations, Resources
 from dmltune.search.state import Watch
 
@@ -89,9 +88,6 @@ def baseline_space(experiment: Experiment) -> Experiment:
 def _space(tree: dict[str, Any]) -> Experiment | None:
     """Return the experiment of this tree when it can be searched."""
     try:
-        complete, _ = lay_reference_point(tree)
-        space = build(complete)
-        validate_space(space)
+        return build_space(tree)
     except Problem:
         return None
-    return space
