@@ -94,8 +94,7 @@ def load_finished_search(name: str, tracker: Tracker) -> FinishedSearch:
     result = parse(StoredResult, tree, f"{RESULT} of search '{name}'", remedy)
     try:
         experiment = Experiment.from_dict(settings)
-    except (UserError, TypeError, AttributeError, KeyError) as error:
-        text = str(error) if isinstance(error, UserError) else type(error).__name__
-        raise UserError(f"{EXPERIMENT} of search '{name}' is damaged: {text} {remedy}") from None
+    except UserError as error:
+        raise UserError(f"{EXPERIMENT} of search '{name}' is damaged: {error} {remedy}") from None
     fingerprint = run.data.tags.get(tags.DATA, "").rpartition(":")[2]
     return FinishedSearch(**vars(result), experiment=experiment, fingerprint=fingerprint)

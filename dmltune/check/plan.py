@@ -44,9 +44,12 @@ class StoredConfiguration:
     values: dict[str, Any]
     experiment: dict[str, Any]
 
-    @property
-    def configuration(self) -> Configuration:
-        return Configuration(self.key, self.labels, Experiment.from_validated(self.experiment), self.values)
+    def read(self, place: str) -> Configuration:
+        try:
+            experiment = Experiment.from_validated(self.experiment)
+        except UserError as error:
+            raise UserError(f"{place} is damaged: {error}") from None
+        return Configuration(self.key, self.labels, experiment, self.values)
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class CheckPlan:
         remedy = "Restore it from a backup, or choose another --name."
         try:
             stored = parse(StoredPlan, json.loads(path.read_text(encoding="utf-8")), str(path), remedy)
-            configurations = tuple(each.configuration for each in stored.configurations)
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+            configurations = tuple(each.read(str(path)) for each in stored.configurations)
+        except (OSError, ValueError) as error:
             raise UserError(f"{path} is damaged ({type(error).__name__}). {remedy}") from None
         return cls(**vars(stored) | {"configurations": configurations})
 
