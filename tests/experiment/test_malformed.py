@@ -116,6 +116,16 @@ def test_a_value_of_a_program_is_validated_like_one_of_a_file() -> None:
     for text in ("\ud800", "\x00", "a" * 5000):
         with pytest.raises(UserError, match=r"^about: "):
             Experiment.from_dict({**tree, "about": text})
+    for key in ("max_steps", "search.batch.size.int"):
+        with pytest.raises(UserError, match="must fit 64 bits"):
+            Experiment.from_dict(
+                {
+                    **tree,
+                    key.split(".")[0]: 10**400
+                    if key == "max_steps"
+                    else {"batch.size": {"int": [1, 10**400]}},
+                }
+            )
 
 
 def test_files_that_are_no_settings_are_listed_with_an_error_and_do_not_block(write: Write) -> None:
