@@ -133,12 +133,9 @@ def _corners(space: SearchSpace) -> Iterator[tuple[dict[str, Any], Parameter]]:
             wanted = {parameter.name: end}
             _want(parameter, space, wanted)
             values: dict[str, Any] = {}
-            active: list[str] = []
-            for other in space.parameters:
-                if space.applies(other, values, active):
-                    active.append(other.name)
-                    first = other.choices[0] if other.kind == "choice" else other.low
-                    values[other.name] = wanted.get(other.name, space.reference_point.get(other.name, first))
+            for other in space.applicable(values):
+                first = other.choices[0] if other.kind == "choice" else other.low
+                values[other.name] = wanted.get(other.name, space.reference_point.get(other.name, first))
             if parameter.name in values:
                 yield values, parameter
 
