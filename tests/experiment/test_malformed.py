@@ -174,7 +174,7 @@ def test_a_folder_of_spaces_that_loops_or_cannot_be_read_is_passed_over_or_told(
         ("runtime_env: {env_vars: 3}", "runtime_env: env_vars must be a mapping of texts"),
         ("runtime_env: {env_vars: {A: 1}}", "runtime_env: env_vars must be a mapping of texts"),
         ("runtime_env: {py_modules: x}", "runtime_env: py_modules must be a list of texts"),
-        ("name: a/b", "a name must be letters"),
+        ("name: a/b", "name: it must be letters"),
     ],
 )
 def test_a_job_that_could_not_be_submitted_names_its_file(write: Write, line: str, expected: str) -> None:
