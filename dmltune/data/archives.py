@@ -25,7 +25,6 @@ from dmltune.data.archive_members import (
     opened,
 )
 from dmltune.data.files import open_regular
-from dmltune.data.workspace import workspace
 from dmltune.errors import UserError
 
 DEEPEST = 32  # nested folders
@@ -51,15 +50,6 @@ LIMITS = Limits()
 
 class _RefusedError(Exception):
     """An archive that is not allowed. The message is the reason; the remedy."""
-
-
-def extract(archive: Path, folder: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:
-    """Unpack `archive` as the new folder `folder`, which appears when it is complete."""
-    if os.path.lexists(folder):
-        raise UserError(f"{folder} must not exist yet; remove it or choose another folder.")
-    with workspace(folder) as unpacked:
-        unpack(archive, unpacked, limits, progress)
-        unpacked.rename(folder)
 
 
 def unpack(archive: Path, into: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:

@@ -103,13 +103,17 @@ def given(name: str, archive: Path, progress: Progress | None) -> Pieces:
 
 def by_hand(name: str) -> str:
     """Return how a person gets the files."""
-    ways = [
+    if not (files := files_of_releases(name)):
+        return f"put a folder '{name}' into the data root, or name an archive of it with --archive."
+    return f"get {files}, and name it with --archive."
+
+
+def files_of_releases(name: str) -> str:
+    """Return the files of each release: `a.zip and b.zip (from https://…), or c.tgz (from …)`."""
+    return ", or ".join(
         f"{' and '.join(file.name for file in release.files)} (from {release.home})"
         for release in RELEASES.get(name, ())
-    ]
-    if not ways:
-        return f"put a folder '{name}' into the data root, or name an archive of it with --archive."
-    return f"get {', or '.join(ways)}, and name it with --archive."
+    )
 
 
 def step(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
