@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmltune.data.archives import amount, require_room
+from dmltune.data.archives import require_room
 from dmltune.data.download import arrived, download, verify_file
+from dmltune.data.files import amount
 from dmltune.data.sources import RELEASES, File, Release
 from dmltune.errors import UserError
 

@@ -24,6 +24,7 @@ import PIL
 from numpy.typing import NDArray
 
 from dmltune.data.cache import cache_folder, cached, limit_bytes, memory_folder, trim
+from dmltune.data.files import amount
 from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.errors import UserError, nearest
 
@@ -106,7 +107,7 @@ def _pack(imageset: ImageSet, side: int, before: Path, folder: Path, in_memory: 
     _make_room(what, size, root, in_memory)
     logged = seconds > LOGGED_SECONDS
     if logged:
-        logger.info("%s, %s in %s: about %s …", what, _bytes(size), root, _duration(seconds))
+        logger.info("%s, %s in %s: about %s …", what, amount(size), root, _duration(seconds))
     done, due, start = 0, time.perf_counter() + LOG_EVERY, time.perf_counter()
     for chunk, images in zip(chunks, _decoded(imageset, side, chunks, threads), strict=True):
         with (folder / _shard_name(chunk.start // each)).open("ab") as stream:
@@ -204,7 +205,7 @@ def _make_room(what: str, size: float, root: Path, in_memory: bool) -> None:
     if free < SPARE * size:
         other = "use --cache disk" if in_memory else "set DMLTUNE_CACHE to a folder with more room"
         raise UserError(
-            f"{what} needs {_bytes(SPARE * size)}; {root} has {_bytes(free)}: {other}, or --cache none, which"
+            f"{what} needs {amount(SPARE * size)}; {root} has {amount(free)}: {other}, or --cache none, which"
             " reads the files each time."
         )
 
@@ -216,10 +217,6 @@ def _per_shard(count: int) -> int:
 
 def _shard_name(number: int) -> str:
     return f"shard-{number:03d}"
-
-
-def _bytes(size: float) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def _duration(seconds: float) -> str:

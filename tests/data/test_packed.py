@@ -157,9 +157,9 @@ def test_only_packing_that_takes_long_is_logged_with_its_size_and_the_time_left(
     at_size(photos.set, 8)
     first, *between, last = caplog.messages
     (entry,) = own_cache.glob("photos-train-10px-*")
-    size = sum((entry / f"shard-00{k}").stat().st_size for k in range(3)) / 1e6
+    size = sum((entry / f"shard-00{k}").stat().st_size for k in range(3)) / 1e3
     announced = re.fullmatch(
-        r"packing 1,100 images of photos \(train\) at 10 px, (\S+) MB in \S+/cache: about \d+ s …", first
+        r"packing 1,100 images of photos \(train\) at 10 px, (\S+) kB in \S+/cache: about \d+ s …", first
     )
     assert announced is not None
     assert float(announced[1]) == pytest.approx(size, rel=0.1)
@@ -176,7 +176,7 @@ def test_without_room_it_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=200_000))
     with pytest.raises(
-        UserError, match=rf"needs 0\.4 MB; .* has 0\.2 MB: {remedy}.* or --cache none, which reads"
+        UserError, match=rf"needs \d+\.\d kB; .* has 200\.0 kB: {remedy}.* or --cache none, which reads"
     ):
         at_size(photos.set, 8, mode)
     assert not list(own_cache.rglob("shard-*"))
