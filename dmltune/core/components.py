@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import keyword
 import operator
 import pkgutil
 import types
@@ -144,7 +145,8 @@ def _full(package_name: str) -> str:
 
 
 def _camel_case(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    return f"{camel}_" if keyword.iskeyword(camel) else camel  # `none` is None_
 
 
 def _yaml_names(cls: type) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -27,12 +27,17 @@ _LOOK_EVERY = 16
 """On an accelerator the loss is looked at every so many steps: each look waits for the device."""
 
 
-def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Progress]:
+def fit(
+    run: Run,
+    should_stop: Callable[[], bool] | None = None,
+    untrained: Mapping[str, float] | None = None,
+) -> Iterator[Progress]:
     """Validate at step 0 (a new run only), then train, and yield after every validation until finished.
 
     The last `Progress` is finished; before it is yielded the best weights are loaded into the embedder, while
     `run.state()` still gives the live ones. A restored run that had finished yields that last one again.
-    `should_stop` is asked between steps; rank 0's answer holds for all ranks.
+    `should_stop` is asked between steps; rank 0's answer holds for all ranks. `untrained` are the MEASURES of
+    the same network at step 0, when they are known already.
     """
     model = distribute(run.objective)
     stop = _Stop(should_stop)
@@ -41,7 +46,7 @@ def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Pro
         _start_pooling(run)
         run.objective.references.start(lambda per_class: _pool(run, per_class))
         run.started = True
-        yield _validate(run)
+        yield _validate(run, untrained)
     elif run.reason():
         yield _finish(run, run.reason())
     run.objective.embedder.backbone_bfloat16 = run.precision == "bfloat16"
@@ -73,14 +78,13 @@ def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Pro
             yield _validate(run)
 
 
-def _validate(run: Run) -> Progress:
+def _validate(run: Run, known: Mapping[str, float] | None = None) -> Progress:
     """The averaged weights are measured and kept where there are any, and the references hear of them (θ* of
     CCP is what scored best); pools are embedded by the live weights, which the proxies are compared with.
     """
     with run.ema.in_place():
-        emb_ND, labels_N = _embed_validation(run)
-        _check_finite(run, float(emb_ND.sum()), "embedding")
-        metrics = {**run.interval_figures(), **_measure(emb_ND, labels_N), "seconds": run.seconds}
+        measures = dict(known) if known else _measure(run)
+        metrics = {**run.interval_figures(), **measures, "seconds": run.seconds}
         run.count_validation(metrics)
         weights_W = run.objective.weights_W().detach()
     references, score = run.objective.references, run.sign * metrics[run.schedule.metric]
@@ -96,8 +100,10 @@ def _finish(run: Run, reason: str) -> Progress:
     return run.progress(reason)
 
 
-def _measure(emb_ND: Tensor, labels_N: Tensor) -> dict[str, float]:
-    """Computed by rank 0, so that all ranks hold the same numbers and decide alike."""
+def _measure(run: Run) -> dict[str, float]:
+    """Embed and measure the validation set, on rank 0, so that all ranks hold the same numbers."""
+    emb_ND, labels_N = _embed_validation(run)
+    _check_finite(run, float(emb_ND.sum()), "embedding")
     values = dict.fromkeys(MEASURES, 0.0)
     if collectives.rank() == 0:
         found = {**retrieval_metrics(emb_ND, labels_N), "covering_radius": covering_radius(emb_ND, labels_N)}

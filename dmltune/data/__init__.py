@@ -1,1 +1,1 @@
-"""Images and labels: catalogue, class splits, samplers, augmentation, and the feed that `fit` drinks from."""
+"""Images and labels: catalogue, class splits, samplers, augmentation, and batches for `fit`."""

@@ -1,4 +1,4 @@
-"""What is in an archive, one member after the other, read without trust: see `archives` for the rules."""
+"""Read the members of an archive that is not trusted; `archives` has the rules."""
 
 from __future__ import annotations
 
@@ -37,31 +37,35 @@ DAMAGED = (
     LookupError,
     ArithmeticError,
     RuntimeError,
-)  # what the readers of the standard library raise for bytes that make no sense
+)  # what the readers of the standard library raise for damaged archives
 
 
 class WebPageError(Exception):
-    """Not an archive but the page that links to it."""
+    """The file is a web page."""
 
 
 class RoomError(Exception):
-    """The archive unpacks to more than there is room for."""
+    """The archive unpacks to more than its limit."""
 
 
 @dataclass(frozen=True)
 class ArchiveMember:
+    """A file or folder in an archive."""
+
     name: str
     size: int
     folder: bool
-    flaw: str  # what it is that is not allowed: "a link"
+    flaw: str  # why it is not allowed: "a link"
     done: int  # bytes of the archive up to here
     open: Callable[[], IO[bytes]]
 
 
 @contextlib.contextmanager
 def opened(raw: IO[bytes], size: int, room: int, into: Path) -> Iterator[tuple[int, Iterator[ArchiveMember]]]:
-    """How many bytes the archive of `size` bytes unpacks to at least, as far as that is known beforehand, and
-    its members, which are to be unpacked in this order."""
+    """Yield how many bytes the archive unpacks to at least, and its members, to be unpacked in this order.
+
+    `size` is that of the archive; a tar file is not read beyond `room` unpacked bytes.
+    """
     head = raw.read(16)
     raw.seek(0)
     if head.startswith(b"PK"):
@@ -90,7 +94,7 @@ def _zip_members(packed: zipfile.ZipFile) -> Iterator[ArchiveMember]:
         elif stat.S_IFMT(mode) in (stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK):
             flaw = "a device"
         elif info.compress_type not in ZIP_METHODS:
-            flaw = f"packed in a way that is not known here (method {info.compress_type})"
+            flaw = f"compressed by a method that is not supported ({info.compress_type})"
         done += info.compress_size
         folder = info.is_dir() or stat.S_ISDIR(mode)
         yield ArchiveMember(
@@ -106,7 +110,7 @@ def _tar_members(
             raise tarfile.ReadError(f"{info.name!r} has {info.size} bytes")
         opening = cast(Callable[[], IO[bytes]], functools.partial(tar.extractfile, info))
         yield ArchiveMember(info.name, info.size, info.isdir(), _tar_flaw(info, into), raw.tell(), opening)
-        cast(Any, tar).members.clear()  # it would keep all of them
+        cast(Any, tar).members.clear()  # or tarfile collects all of them
     guarded.finish()
 
 
@@ -120,13 +124,15 @@ def _tar_flaw(info: tarfile.TarInfo, into: Path) -> str:
     try:
         tarfile.data_filter(info, str(into))
     except tarfile.FilterError:
-        return "what tarfile's data filter refuses"
+        return "refused by tarfile's data filter"
     return ""
 
 
 class _Guarded:
-    """What tarfile reads from. It reads the extension of a header in one piece, however long that claims to
-    be, and unpacks what it skips: so no more than PIECE at once, and nothing behind `room`."""
+    """A stream for tarfile that returns at most PIECE bytes at once and none after `room`.
+
+    tarfile reads the extension of a header at once, whatever size it claims, and unpacks what it skips.
+    """
 
     def __init__(self, stream: IO[bytes], room: int) -> None:
         self.stream, self.room = stream, room
@@ -149,9 +155,11 @@ class _Guarded:
         return self.last
 
     def finish(self) -> None:
-        """tarfile takes a torn header for the end; the end is a block of zeros. What follows is read for the
-        sake of the checksum at the very end."""
+        """Require the block of zeros that ends a tar file, and read to the checksum after it.
+
+        tarfile accepts a truncated header as the end.
+        """
         if self.last != bytes(TAR_BLOCK):
-            raise tarfile.ReadError("it ends in the middle")
+            raise tarfile.ReadError("it is truncated")
         while self.read(PIECE):
             pass

@@ -1,8 +1,7 @@
-"""Archives (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip), unpacked whole or not at all. Nothing in one is trusted.
+"""Unpack archives that are not trusted (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip), completely or not at all.
 
-A member is a folder or a plain file whose name lies inside. Links, devices, names that lead outside, names
-used twice, encrypted files and more than the limits allow are refused in one line. Owners, modes and times
-are not taken over. An archive in an archive is a file like any other: it stays packed.
+Links, devices, names that lead outside, names used twice, encrypted files and more than the limits allow are
+refused in one line. Owners, modes and times are not restored. An archive in an archive stays packed.
 """
 
 from __future__ import annotations
@@ -25,21 +24,22 @@ from dmltune.data.archive_members import (
     WebPageError,
     opened,
 )
+from dmltune.data.files import open_regular
 from dmltune.data.workspace import workspace
 from dmltune.errors import UserError
 
-DEEPEST = 32  # folders in each other
-REMEDY = "fetch it from its official place, or look into it and unpack it by hand."
+DEEPEST = 32  # nested folders
+REMEDY = "fetch it from its official site, or inspect it and unpack it by hand."
 Progress = Callable[[int, int], None]  # bytes of the archive that are done, bytes of the archive
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an archive may hold. Photos hardly shrink, lists to a twentieth, a bomb to a thousandth."""
+    """How much an archive may hold. Photos hardly shrink, lists shrink 20 times, a zip bomb 1000 times."""
 
     total: int = 500 * 10**9  # bytes unpacked
     ratio: int = 100  # bytes unpacked to a byte of the archive
-    spare: int = 2**20  # as much is no bomb, whatever the ratio
+    spare: int = 2**20  # bytes that are allowed at any ratio
     members: int = 2_000_000
 
     def room(self, archive_size: int) -> int:
@@ -50,21 +50,21 @@ LIMITS = Limits()
 
 
 class _RefusedError(Exception):
-    """What is wrong with an archive and, after a semicolon, the remedy."""
+    """An archive that is not allowed; the message is the reason and, after a semicolon, the remedy."""
 
 
 def extract(archive: Path, folder: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:
-    """All of `archive` as the new folder `folder`, which is there only when it is complete."""
+    """Unpack `archive` as the new folder `folder`, which appears when it is complete."""
     if os.path.lexists(folder):
-        raise UserError(f"{folder} must not be there yet; remove it or choose another folder.")
+        raise UserError(f"{folder} must not exist yet; remove it or choose another folder.")
     with workspace(folder) as unpacked:
         unpack(archive, unpacked, limits, progress)
         unpacked.rename(folder)
 
 
 def unpack(archive: Path, into: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:
-    """All of `archive` into a folder that nobody else uses. What is refused leaves its beginning there."""
-    with _plainly(archive), archive.open("rb") as raw:
+    """Unpack `archive` into a folder. A refused archive leaves its first members there."""
+    with _one_line_errors(archive), open_regular(archive, "rb") as raw:
         size = os.fstat(raw.fileno()).st_size
         room, free = limits.room(size), shutil.disk_usage(into).free
         bomb = _RefusedError(
@@ -89,7 +89,7 @@ def unpack(archive: Path, into: Path, limits: Limits = LIMITS, progress: Progres
             raise bomb from error
 
 
-def need_room(folder: Path, size: int) -> None:
+def require_room(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
         raise UserError(
@@ -99,7 +99,7 @@ def need_room(folder: Path, size: int) -> None:
 
 
 def amount(size: int) -> str:
-    """1150585339 → 1.2 GB."""
+    """Return a size in words: 1150585339 → 1.2 GB."""
     for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= step:
             return f"{size / step:.1f} {unit}"
@@ -107,7 +107,7 @@ def amount(size: int) -> str:
 
 
 def _parts(member: ArchiveMember) -> list[str]:
-    """The names on the way to a member, when it may be written at all."""
+    """Return the parts of a member's path, if it may be written."""
     name, shown = member.name, f"{member.name[:100]!r}"
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or re.match("[A-Za-z]:", name):
@@ -117,9 +117,7 @@ def _parts(member: ArchiveMember) -> list[str]:
     if re.search(r"[\x00-\x1f\x7f\\]", name):
         raise _RefusedError(f"{shown} has a backslash or a control character; {REMEDY}")
     if len(parts) > DEEPEST or not (parts or member.folder):
-        raise _RefusedError(
-            f"{shown} has {len(parts)} names on its way, 1 to {DEEPEST} are allowed; {REMEDY}"
-        )
+        raise _RefusedError(f"{shown} has a path of {len(parts)} names, 1 to {DEEPEST} are allowed; {REMEDY}")
     if member.flaw == ENCRYPTED:
         raise _RefusedError(f"{shown} is encrypted; unpack it with its password and pack it again without.")
     if member.flaw:
@@ -133,7 +131,7 @@ def _write(member: ArchiveMember, target: Path) -> None:
             target.mkdir(parents=True, exist_ok=True)
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as file:  # x: never over or through what is there
+        with target.open("xb") as file:  # x: never over an existing file
             with member.open() as source:
                 shutil.copyfileobj(source, file, PIECE)
             if file.tell() != member.size:
@@ -143,23 +141,23 @@ def _write(member: ArchiveMember, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _plainly(archive: Path) -> Iterator[None]:
-    """Whatever goes wrong with `archive` in one line."""
+def _one_line_errors(archive: Path) -> Iterator[None]:
+    """Turn every error of the block into a UserError about `archive`."""
     try:
         yield
     except WebPageError as error:
         raise UserError(
-            f"{archive} is refused: it is a web page, no archive; fetch the file that the page links to."
+            f"{archive} is refused: it is a web page; fetch the file that the page links to."
         ) from error
     except _RefusedError as error:
         raise UserError(f"{archive} is refused: {error}") from error
     except OSError as error:
-        if error.errno is None:  # gzip's and bz2's word for damaged
+        if error.errno is None:  # gzip and bz2 raise it for damaged files
             raise _damaged(archive, error) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(f"{archive} cannot be unpacked: the disk is full; free some room.") from error
         why = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-        raise UserError(f"{archive} cannot be unpacked ({why}); put that right first.") from error
+        raise UserError(f"{archive} cannot be unpacked ({why}); correct that first.") from error
     except DAMAGED as error:
         raise _damaged(archive, error) from error
 
@@ -167,6 +165,6 @@ def _plainly(archive: Path) -> Iterator[None]:
 def _damaged(archive: Path, error: Exception) -> UserError:
     why = " ".join(f"{error}".split())[:200] or type(error).__name__
     return UserError(
-        f"{archive} is refused: it is damaged or no archive (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip): {why};"
-        " fetch it again."
+        f"{archive} is refused: it is damaged or not an archive (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip):"
+        f" {why}; fetch it again."
     )

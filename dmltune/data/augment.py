@@ -1,10 +1,11 @@
-"""What training does to images, and what evaluation does instead. Every transform takes its random numbers as
-an argument, so that the same (seed, step, position) gives the same image on any number of ranks and after a
-resume.
+"""Transforms of images for training and for evaluation.
 
-A crop is what Pillow makes of it: cut out at whole pixels, then scaled by an antialiased triangle
-(`crop(box).resize(size, BILINEAR)`), as in the published pipelines. torch does the same with vector
-instructions on uint8, several times faster; the two differ by at most one grey level.
+Every transform takes its random numbers as an argument: the same (seed, step, position) gives the same image
+on any number of ranks and after a resume.
+
+A crop is cut out at whole pixels and scaled by an antialiased triangle filter, as in the published pipelines
+(Pillow's `crop(box).resize(size, BILINEAR)`). torch does the same on uint8 with vector instructions, several
+times faster; the two differ by at most one grey level.
 
 Legend: B images, H×W pixels, C channels, K random numbers an image, S = size of the result, T = tries.
 """
@@ -37,25 +38,24 @@ SHIFT_SCALES = (0.85, 1.15)
 
 @dataclass(frozen=True)
 class Augmentation:
-    """`apply(images, size, margin, u_BK)`, and `numbers` = K, how many random numbers it wants for an
-    image."""
+    """`apply(images, size, margin, u_BK)`, with `numbers` = K random numbers an image."""
 
     numbers: int
     apply: Callable[[Sequence[Pixels], int, float, Uniform], Pixels]
 
 
 def evaluation_pixels(images: Sequence[Pixels], size: int, margin: float) -> Pixels:
-    """Shorter side to size·margin, then the centre size × size; in one resampling. (B, S, S, C)."""
+    """Scale the shorter side to size·margin and cut out the centre, in one resampling: (B, S, S, C)."""
     return np.stack([_centre(image_HWC, size, margin) for image_HWC in images])
 
 
 def none(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pixels:
-    """Training sees what evaluation sees."""
+    """Return the images of evaluation."""
     return evaluation_pixels(images, size, margin)
 
 
 def shift(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pixels:
-    """Moved by up to a tenth and scaled by 0.85–1.15, not flipped: a mirrored character is another one.
+    """Move by up to a tenth and scale by 0.85–1.15; no flip, since a mirrored character is another one.
 
     Bilinear interpolation is separable here: out = A_y · image · A_xᵀ with a hat function in every row of A.
     Outside the frame is black.
@@ -79,11 +79,10 @@ def shift(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> 
 
 
 def crop_flip(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pixels:
-    """The thesis' crop: side 40–256 of a shorter side of 256, aspect 3/4–4/3, scaled to size, mirrored half
-    of the time.
+    """Crop as in the thesis, and mirror half of the time.
 
-    The aspect is uniform in its logarithm (the text leaves it open); a crop wider or higher than the image is
-    cut.
+    The side is 40–256 of a shorter side of 256, the aspect 3/4–4/3 and uniform in its logarithm (the text
+    leaves it open). A crop wider or higher than the image is cut.
     """
     height_B, width_B = _sides(images)
     side_B = np.minimum(height_B, width_B) * _between(CROP_SIDES, u_BK[:, 0])
@@ -97,18 +96,18 @@ def crop_flip(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform)
 
 
 def ms(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pixels:
-    """The crop of Multi-Similarity (and so of the spherical feature transform): 16–100 % of the area, aspect
-    3/4–4/3, scaled to size, mirrored half of the time.
+    """Crop as Multi-Similarity and the spherical feature transform do, and mirror half of the time.
 
-    Ten tries at a crop that fits, then the largest one in the middle whose aspect is allowed: torchvision's
-    RandomResizedCrop. The shorter side of 256 that the authors scale to before is that of the packed images.
+    The area is 16–100 %, the aspect 3/4–4/3. After ten crops that do not fit, the largest one in the middle
+    with an allowed aspect is taken: torchvision's RandomResizedCrop. The authors scale the shorter side to
+    256 before; the packed images have this side.
     """
     boxes_B4 = ms_boxes(*_sides(images), u_BK)
     return _crops(images, boxes_B4, u_BK[:, 2 * MS_TRIES + 2] < 0.5, size)
 
 
 def ms_boxes(height_B: Ints, width_B: Ints, u_BK: Uniform) -> Ints:
-    """(B, 4): top, left, height, width. Numbers: T areas, T aspects, where from left, where from the top."""
+    """Return (B, 4): top, left, height, width; the numbers are T areas, T aspects, left and top."""
     area_BT = (height_B * width_B)[:, None] * _between(MS_AREAS, u_BK[:, :MS_TRIES])
     aspect_BT = _aspects(u_BK[:, MS_TRIES : 2 * MS_TRIES])
     widths_BT = np.rint(np.sqrt(area_BT * aspect_BT)).astype(np.int64)
@@ -131,7 +130,7 @@ def ms_boxes(height_B: Ints, width_B: Ints, u_BK: Uniform) -> Ints:
 
 
 def flip(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pixels:
-    """What evaluation sees, mirrored half of the time: for aligned faces."""
+    """Return the images of evaluation, mirrored half of the time: for aligned faces."""
     pixels_BSSC = evaluation_pixels(images, size, margin)
     mirrored_B111 = (u_BK[:, 0] < 0.5).reshape(-1, 1, 1, 1)
     return np.where(mirrored_B111, pixels_BSSC[:, :, ::-1], pixels_BSSC)
@@ -157,37 +156,40 @@ def load(name: str) -> Augmentation:
 
 
 def to_tensor(pixels_BHWC: Pixels) -> Tensor:
-    """(B, 3, H, W) uint8 with channels-last strides; grey is given three times."""
+    """Return (B, 3, H, W) uint8 with channels-last strides; a grey channel is repeated."""
     if pixels_BHWC.shape[3] == 1:
         pixels_BHWC = np.repeat(pixels_BHWC, 3, axis=3)
     return torch.from_numpy(np.ascontiguousarray(pixels_BHWC)).permute(0, 3, 1, 2)
 
 
 def _centre(image_HWC: Pixels, size: int, margin: float) -> Pixels:
-    """The square in the middle, cut out at whole pixels where it has the size already: resampling it by half
-    a pixel, as where an odd number of columns is left over, would only blur it."""
+    """Return the square in the middle, scaled to size.
+
+    A square that has the size already is cut out at whole pixels: resampling it by half a pixel, where an odd
+    number of columns is left over, would blur it.
+    """
     height, width = image_HWC.shape[:2]
     side = min(height, width) / margin
     left, top = (width - side) / 2, (height - side) / 2
     if abs(side - size) < 1e-6:
         left, top = int(left + 1e-6), int(top + 1e-6)
         return image_HWC[top : top + size, left : left + size]
-    # rounding may step out
+    # rounding may exceed the image
     box = (max(left, 0.0), max(top, 0.0), min(left + side, width), min(top + side, height))
     return from_pil(to_pil(image_HWC).resize((size, size), Image.Resampling.BILINEAR, box=box))
 
 
 def _crops(images: Sequence[Pixels], boxes_B4: Ints, mirrored_B: NDArray[np.bool_], size: int) -> Pixels:
-    """Every image's box (top, left, height, width), scaled to size × size and mirrored where it is asked."""
+    """Cut out every image's box (top, left, height, width), scale it to size × size, mirror some."""
     crops_BCSS = torch.empty(
         (len(images), images[0].shape[2], size, size),
         dtype=torch.uint8,
         memory_format=torch.channels_last,
     )
-    asked = zip(images, boxes_B4.tolist(), mirrored_B.tolist(), strict=True)
-    for position, (image_HWC, (top, left, height, width), mirrored) in enumerate(asked):
-        # A copy of the crop alone: torch takes no read-only memory, and wants it in one piece. Its strides
-        # have to be channels last in the batch dimension too, or torch rearranges it, at twice the cost.
+    crops = zip(images, boxes_B4.tolist(), mirrored_B.tolist(), strict=True)
+    for position, (image_HWC, (top, left, height, width), mirrored) in enumerate(crops):
+        # A copy of the crop: torch needs writable, contiguous memory. The strides of the batch dimension must
+        # be channels last too, or torch rearranges the crop, at twice the cost.
         crop_HWC = image_HWC[top : top + height, left : left + width].copy()
         crop_1CHW = torch.from_numpy(crop_HWC).unsqueeze(0).permute(0, 3, 1, 2)
         crop_1CSS = interpolate(crop_1CHW, (size, size), mode="bilinear", antialias=True)
@@ -206,6 +208,6 @@ def _between(bounds: tuple[float, float], u: Uniform) -> Uniform:
 
 
 def _aspects(u: Uniform) -> Uniform:
-    """Width over height, uniform in the logarithm."""
+    """Return aspects, width over height, uniform in the logarithm."""
     aspects: Uniform = CROP_ASPECTS[0] * np.exp(u * math.log(CROP_ASPECTS[1] / CROP_ASPECTS[0]))
     return aspects

@@ -1,8 +1,8 @@
-"""Folders of things that are costly to make and can be made again: built once a machine, whole or not at all,
-and removed when the cache grows too large, those unused for longest first.
+"""A cache of folders that are costly to make.
 
-A process that reads an entry holds a shared lock on its folder until it ends, however it ends: who removes an
-entry needs that lock alone.
+An entry is built once a machine, completely or not at all. When the cache exceeds its limit the entries that
+have not been used for longest are removed. A process that reads an entry holds a shared lock on its folder
+until the process ends; to remove an entry takes the exclusive lock.
 """
 
 from __future__ import annotations
@@ -13,50 +13,50 @@ import fcntl
 import math
 import os
 import shutil
-import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from dmltune.data.files import locked
 from dmltune.errors import UserError
 
 T = TypeVar("T")
 
 LIMIT_GB = 50.0
 MEMORY = Path("/dev/shm")
-PATIENCE_SECONDS = 2.0  # who waits longer for another builder is told
 
 _held: dict[Path, int] = {}  # folder → descriptor with the shared lock
 _holding = threading.Lock()
 
 
 def cache_folder() -> Path:
-    """$DMLTUNE_CACHE, else $XDG_CACHE_HOME/dmltune, else ~/.cache/dmltune."""
+    """Return $DMLTUNE_CACHE, else $XDG_CACHE_HOME/dmltune, else ~/.cache/dmltune."""
     if own := os.environ.get("DMLTUNE_CACHE"):
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "dmltune"
+        folder = os.path.expanduser(own)
+        if folder.startswith("~"):
+            raise UserError(f"DMLTUNE_CACHE must be a folder; got {own}, and there is no such user.")
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "dmltune"
 
 
 def memory_folder() -> Path:
-    """A folder of this user's in the machine's memory, shared by processes like any other folder."""
+    """Return this user's folder in shared memory; it is made when it does not exist."""
     folder = MEMORY / f"dmltune-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            raise PermissionError(f"{folder} belongs to somebody else")
+            raise PermissionError(f"{folder} belongs to another user")
     except OSError as error:
         raise UserError(
-            f"images cannot be kept in memory, {MEMORY} cannot be used ({error}); keep them on disk or none."
+            f"images cannot be cached in memory, {MEMORY} cannot be used ({error}); use --cache disk or none."
         ) from error
     return folder
 
 
 def limit_bytes() -> float:
-    """$DMLTUNE_CACHE_GB, 50 when it is not set."""
+    """Return $DMLTUNE_CACHE_GB in bytes; the default is 50 GB."""
     text = os.environ.get("DMLTUNE_CACHE_GB") or str(LIMIT_GB)
     try:
         limit = float(text)
@@ -70,49 +70,51 @@ def limit_bytes() -> float:
 def cached(
     entry: str, build: Callable[[Path], None], read: Callable[[Path], T], in_memory: bool = False
 ) -> T:
-    """What `read` makes of the folder `entry` of the cache; `build` fills that folder when it is not there.
+    """Return what `read` makes of the folder `entry` of the cache; `build` fills it when it does not exist.
 
-    `entry` must name the content (a hash of everything it depends on): an entry is never updated. Two
-    processes may ask at once: one builds in a temporary sibling that is renamed when complete, the other
-    waits for it. An entry that `read` finds damaged (OSError, ValueError, KeyError) is built again.
-    What is `in_memory` goes with the last process that uses it.
+    `entry` must name the content (a hash of everything it depends on): an entry is never updated. It is built
+    in a temporary sibling that is renamed when complete; other processes wait meanwhile. An entry that `read`
+    rejects (OSError, ValueError, KeyError) is built again. An entry `in_memory` is removed when the last
+    process that uses it ends.
     """
     root = memory_folder() if in_memory else cache_folder()
     folder = root / entry
     try:
-        if (found := _read(folder, read)) is None:
+        if (content := _read(folder, read)) is None:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with _lock(folder) as alone:
-                # unless another process was faster
-                if (found := _read(folder, read)) is None:
+            # The lock only saves work: without locks the rename still keeps an entry complete.
+            with locked(folder.parent / f".{folder.name}.lock", f"building {folder.name}") as exclusive:
+                if (content := _read(folder, read)) is None:  # not built by another process meanwhile
                     limit = 0.0 if in_memory else limit_bytes()
-                    if alone:
+                    if exclusive:
                         _sweep(folder)
                     _build(folder, build)
                     _hold(folder)
-                    found = read(folder)
+                    content = read(folder)
                     trim(root, limit)
     except (PermissionError, FileExistsError, NotADirectoryError) as error:
         raise _unwritable(error, root) from error
-    return found
+    return content
 
 
 def trim(root: Path, limit: float, room: float = 0) -> None:
-    """Removes entries, least recently used first and never one in use, until all of them with `room` bytes
-    more are within the limit."""
-    found = []
+    """Remove entries until they and `room` more bytes fit in the limit.
+
+    The least recently used entry goes first. An entry in use is never removed.
+    """
+    entries = []
     for folder in _entries(root):
         with contextlib.suppress(OSError):  # removed meanwhile
             size = sum(file.stat().st_size for file in folder.iterdir())
-            found.append((folder.stat().st_mtime_ns, size, folder))
-    excess = room + sum(size for _, size, _ in found) - limit
-    for _, size, folder in sorted(found):
+            entries.append((folder.stat().st_mtime_ns, size, folder))
+    excess = room + sum(size for _, size, _ in entries) - limit
+    for _, size, folder in sorted(entries):
         if excess > 0 and _remove(folder):
             excess -= size
 
 
 def _entries(root: Path) -> Iterator[Path]:
-    """Every folder that has a lock beside it: what else lies in the cache is not ours to remove."""
+    """Yield every folder with a lock beside it: others are not entries."""
     for place, _, files in os.walk(root):
         for file in files:
             if file.startswith(".") and file.endswith(".lock"):
@@ -134,8 +136,8 @@ def _read(folder: Path, read: Callable[[Path], T]) -> T | None:
 
 
 def _hold(folder: Path) -> None:
-    """The entry is used now, and in use as long as this process lives."""
-    with contextlib.suppress(OSError):  # somebody else's, and shared
+    """Mark the entry as used now, and as in use until this process ends."""
+    with contextlib.suppress(OSError):  # another user's folder
         os.utime(folder)
     with _holding:
         while True:
@@ -148,14 +150,14 @@ def _hold(folder: Path) -> None:
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
             if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
                 break
-            os.close(descriptor)  # replaced while we waited
+            os.close(descriptor)  # the folder has been replaced meanwhile
         if held is not None:
             os.close(held)
         _held[folder] = descriptor
 
 
 def _remove(folder: Path) -> bool:
-    """Whether the entry could be removed: not while it is in use, nor where there are no locks to tell."""
+    """Remove the entry unless it is in use, or may be (no locks); return whether it was removed."""
     removed = folder.with_name(f".{folder.name}~removed-{os.getpid()}")
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -172,14 +174,14 @@ def _remove(folder: Path) -> bool:
     return True
 
 
-def _let_go() -> None:
-    """At the end of a process: what it alone still kept in memory is removed."""
+def _release_memory() -> None:
+    """Remove the entries in memory that only this process uses."""
     for folder in [folder for folder in _held if folder.is_relative_to(MEMORY)]:
         os.close(_held.pop(folder))
         _remove(folder)
 
 
-atexit.register(_let_go)
+atexit.register(_release_memory)
 
 
 def _build(folder: Path, build: Callable[[Path], None]) -> None:
@@ -201,36 +203,14 @@ def _build(folder: Path, build: Callable[[Path], None]) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """What killed builders and removers of this entry left behind."""
+    """Remove what killed processes left of this entry."""
     for path in folder.parent.iterdir():
         if path.name.startswith(f".{folder.name}~"):
             shutil.rmtree(path, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[bool]:
-    """Whether nobody else builds this entry for sure. It spares double work: without locks (some network
-    file systems) the rename still keeps an entry whole."""
-    with (folder.parent / f".{folder.name}.lock").open("w") as stream:
-        alone = True
-        patient_until = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released with the file, also by kill -9
-            except BlockingIOError:
-                if patient_until and time.monotonic() > patient_until:
-                    print(f"another process makes {folder.name}; waiting for it …", file=sys.stderr)
-                    patient_until = 0.0
-                time.sleep(0.02)
-                continue
-            except OSError:
-                alone = False
-            break
-        yield alone
-
-
 def _unwritable(error: OSError, root: Path) -> UserError:
     remedy = "set DMLTUNE_CACHE to a folder that can be written and has room."
     if root.is_relative_to(MEMORY):
-        remedy = "keep the images on disk, or none."
+        remedy = "use --cache disk or none."
     return UserError(f"the cache {root} cannot be used ({error.strerror or error}); {remedy}")

@@ -1,4 +1,4 @@
-"""A sheet of some classes with some of their images each, to see what a data set is.
+"""Draw some images of some classes on one sheet, to look at a data set.
 
 Legend: k classes, m images of a class.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from dmltune.data.files import printable
 from dmltune.data.images import ImageSet, Ints, Pixels, to_pil
 from dmltune.errors import UserError
 
@@ -19,7 +20,7 @@ GROUND, INK, EMPTY = (255, 255, 255), (40, 40, 40), (238, 238, 238)
 
 
 def draw(images: ImageSet, file: Path, classes: int = 10, per_class: int = 8) -> list[str]:
-    """Write the sheet as PNG: `classes` spread evenly over all, of each `per_class` images spread alike.
+    """Write the sheet as PNG, with evenly spaced classes and evenly spaced images of each.
 
     Returns the names of the classes on it.
     """
@@ -40,7 +41,7 @@ def draw(images: ImageSet, file: Path, classes: int = 10, per_class: int = 8) ->
 
 
 def spread(total: int, count: int) -> Ints:
-    """Up to `count` of 0 … total − 1, the first one and then at even distances."""
+    """Return up to `count` evenly spaced numbers of 0 … total − 1, beginning with 0."""
     few = min(total, count)
     return np.arange(few, dtype=np.int64) * total // max(few, 1)
 
@@ -50,8 +51,7 @@ def _members(images: ImageSet, labels: Ints) -> list[Ints]:
 
 
 def _tile(image_HWC: Pixels) -> Image.Image:
-    """The whole image, as large as fits in a square; small ones are enlarged by whole numbers, pixels stay
-    squares."""
+    """Return the whole image as large as fits in a square; a small one is enlarged by a whole number."""
     image = to_pil(image_HWC).convert("RGB")
     longer = max(image.size)
     if longer <= TILE // 2:
@@ -65,8 +65,8 @@ def _tile(image_HWC: Pixels) -> Image.Image:
 
 
 def _name(images: ImageSet, label: int, members: Ints, width: int, font: ImageFont.FreeTypeFont) -> str:
-    """`012.Yellow_headed_Blackbird · birds (56)`, shortened to what fits."""
-    name = images.class_names[label]
+    """Return `012.Yellow_headed_Blackbird · birds (56)`, shortened to what fits."""
+    name = printable(images.class_names[label])  # control characters have no glyph
     if images.category_N is not None and images.category_N[members[0]] >= 0:
         name += f" · {images.category_names[images.category_N[members[0]]]}"
     count = f"  ({int((images.labels_N == label).sum())})"
@@ -78,7 +78,7 @@ def _name(images: ImageSet, label: int, members: Ints, width: int, font: ImageFo
 
 
 def _font() -> ImageFont.FreeTypeFont:
-    from matplotlib import get_data_path  # its font knows more scripts than Pillow's
+    from matplotlib import get_data_path  # its font has more scripts than Pillow's
 
     return ImageFont.truetype(os.path.join(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"), 12)
 

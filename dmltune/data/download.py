@@ -1,7 +1,7 @@
-"""A file from the network: continued where it broke off, checked before it gets its name.
+"""Download a file, continue an interrupted download, and verify it before it gets its name.
 
-What has arrived lies in NAME.part, and NAME.part.tag says of which version it is (ETag or Last-Modified):
-only that version is continued (If-Range). Proxies come from the environment, as urllib reads them.
+The bytes so far are in NAME.part, and NAME.part.tag has their version (ETag or Last-Modified): only that
+version is continued (If-Range). urllib takes HTTP proxies from the environment.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from dmltune.data.archives import amount
+from dmltune.data.files import open_regular
 from dmltune.errors import UserError
 
 T = TypeVar("T")
 PIECE = 2**16
 TIMEOUT = 30.0  # seconds without a byte
-RETRIES = 5  # in a row, without a byte more
-PASSING = (408, 425, 429, 500, 502, 503, 504)  # HTTP's errors that may pass
-Progress = Callable[[int, int], None]  # bytes done, bytes in all or 0 when that is not known
+RETRIES = 5  # attempts in a row without a new byte
+TRANSIENT = (408, 425, 429, 500, 502, 503, 504)  # HTTP errors that may pass
+Progress = Callable[[int, int], None]  # bytes done, all bytes or 0 when not known
 
 
 def download(
@@ -41,13 +42,14 @@ def download(
     *,
     pause: float = 1.0,
 ) -> None:
-    """`url` as `file`, which is not there before its size and `checksum` ("md5:…", "sha256:…") are right.
+    """Download `url` as `file`, which appears when its size and `checksum` are right.
 
-    `pause`: seconds before the second attempt; every further one waits twice as long.
+    A checksum is "md5:…" or "sha256:…". `pause` is the seconds before the second attempt; each further one
+    waits twice as long.
     """
-    _allowed(url)
+    _require_https(url)
     part, tag = _part(file), _tag(file)
-    _in_place(lambda: file.parent.mkdir(parents=True, exist_ok=True), file)
+    _written(lambda: file.parent.mkdir(parents=True, exist_ok=True), file)
     opener = urllib.request.build_opener(_Redirects)
     failures, most = 0, arrived(file)
     while not (size is not None and checksum and arrived(file) == size):
@@ -60,57 +62,57 @@ def download(
             reached = arrived(file) > most
             most = max(most, arrived(file))
             failures = 1 if reached else failures + 1
-            if failures > RETRIES or not _passing(error, most > 0):
-                kept = f"; {amount(most)} of it are kept and continued" if most else ""
+            if failures > RETRIES or not _is_transient(error, most > 0):
+                partial = f" (it continues after {amount(most)})" if most else ""
                 raise UserError(
-                    f"{url} cannot be fetched ({_reason(error)}); try again later{kept}, or fetch it by other"
-                    " means and name it with --archive."
+                    f"{url} cannot be fetched ({_reason(error)}); try again later{partial}, or fetch it by"
+                    " other means and name it with --archive."
                 ) from error
             time.sleep(pause * 2 ** (failures - 1))
     try:
-        check(part, checksum, size, progress, of=url)
+        verify_file(part, checksum, size, progress, source=url)
     except UserError:
-        part.unlink()  # or it would be continued, and wrong for ever
+        part.unlink()  # a wrong file must not be continued
         raise
     finally:
         if not part.exists():
             tag.unlink(missing_ok=True)
-    _in_place(lambda: part.rename(file), file)
+    _written(lambda: part.rename(file), file)
     tag.unlink(missing_ok=True)
 
 
-def check(
-    file: Path, checksum: str, size: int | None = None, progress: Progress | None = None, *, of: str = ""
+def verify_file(
+    file: Path, checksum: str, size: int | None = None, progress: Progress | None = None, *, source: str = ""
 ) -> None:
-    """`file` (as it came from `of`) has the published size and checksum, as far as these are given."""
+    """Require that `file`, from `source`, has the given size and checksum."""
     try:
         length = file.stat().st_size
         if size is not None and length != size:
             raise UserError(
-                f"{of or file} must have {size:,} bytes{checksum and f' and the checksum {checksum}'}; got"
-                f" {length:,} bytes. It is torn or another file: fetch it again."
+                f"{source or file} must have {size:,} bytes{checksum and f' and the checksum {checksum}'};"
+                f" got {length:,} bytes. It is incomplete or another file: fetch it again."
             )
         if not checksum:
             return
         kind, _, published = checksum.partition(":")
         digest, done = hashlib.new(kind, usedforsecurity=False), 0
-        with file.open("rb") as stream:
+        with open_regular(file, "rb") as stream:
             while piece := stream.read(2**20):
                 digest.update(piece)
                 done += len(piece)
                 if progress:
                     progress(done, length)
     except OSError as error:
-        raise UserError(f"{file} cannot be read ({error.strerror}); put that right first.") from error
+        raise UserError(f"{file} cannot be read ({error.strerror}); correct that first.") from error
     if digest.hexdigest() != published:
         raise UserError(
-            f"{of or file} must have the checksum {kind} {published}; got {digest.hexdigest()}. It is damaged"
-            " or another file: fetch it again."
+            f"{source or file} must have the checksum {kind} {published}; got {digest.hexdigest()}. It is"
+            " damaged or another file: fetch it again."
         )
 
 
 def arrived(file: Path) -> int:
-    """Bytes of `file` that an earlier attempt has left."""
+    """Return the bytes of `file` that an earlier attempt has left."""
     with contextlib.suppress(OSError):
         return _part(file).stat().st_size
     return 0
@@ -119,7 +121,7 @@ def arrived(file: Path) -> int:
 def _fetch(
     opener: urllib.request.OpenerDirector, url: str, file: Path, size: int | None, progress: Progress | None
 ) -> None:
-    """One attempt: from where the last one broke off to the end. Breaking off is an OSError."""
+    """Try once to fetch the rest of the file. An interruption is an OSError."""
     part, tag = _part(file), _tag(file)
     have = arrived(file) if tag.is_file() else 0
     headers = {"User-Agent": "dmltune", "Accept-Encoding": "identity"}
@@ -128,7 +130,7 @@ def _fetch(
     try:
         answer = opener.open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # no such range: complete already, or of another version
+        if error.code == 416:  # no such range: the part is complete, or of another version
             complete = error.headers.get("Content-Range") == f"bytes */{have}"
             error.close()
             if complete:
@@ -146,8 +148,8 @@ def _fetch(
                 " by other means and name it with --archive."
             )
         if not start:
-            _remember(answer, tag)
-        with _in_place(lambda: part.open("ab" if start else "wb"), file) as stream:
+            _write_tag(answer, tag)
+        with _written(lambda: open_regular(part, "ab" if start else "wb"), file) as stream:
             _receive(answer, stream, start, total if total is not None else size, progress)
 
 
@@ -164,26 +166,26 @@ def _receive(answer: Any, stream: IO[bytes], done: int, total: int | None, progr
         if progress:
             progress(done, total or 0)
     if total is not None and done < total:
-        raise ConnectionResetError(f"the connection broke off after {amount(done)} of {amount(total)}")
+        raise ConnectionResetError(f"the connection ended after {amount(done)} of {amount(total)}")
 
 
 def _start(answer: Any, have: int, tag: Path) -> int:
-    """Where the bytes of this answer belong: behind those we have, or it is the file from its beginning."""
+    """Return where the bytes of this answer start: after the `have` bytes of the part, or at 0."""
     if answer.status != 206:
         return 0
-    found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    if not found or int(found[1]) != have:
-        tag.unlink(missing_ok=True)  # the next attempt begins anew
-        raise http.client.HTTPException("the server sent another part than it was asked for")
+    sent = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    if not sent or int(sent[1]) != have:
+        tag.unlink(missing_ok=True)  # the next attempt starts at 0
+        raise http.client.HTTPException("the server sent another range than the requested one")
     return have
 
 
-def _remember(answer: Any, tag: Path) -> None:
-    """Which version it is. A weak ETag does not promise the same bytes."""
+def _write_tag(answer: Any, tag: Path) -> None:
+    """Store the version of the file. A weak ETag does not identify the bytes."""
     etag = answer.headers.get("ETag", "")
     version = etag if etag and not etag.startswith("W/") else answer.headers.get("Last-Modified", "")
     if version:
-        _in_place(lambda: tag.write_text(version, encoding="latin-1"), tag)
+        _written(lambda: tag.write_text(version, encoding="latin-1"), tag)
     else:
         tag.unlink(missing_ok=True)
 
@@ -191,14 +193,14 @@ def _remember(answer: Any, tag: Path) -> None:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
         try:
-            _allowed(arguments[-1])
+            _require_https(arguments[-1])
         except UserError:
             arguments[1].close()
             raise
         return super().redirect_request(*arguments)
 
 
-def _allowed(url: str) -> None:
+def _require_https(url: str) -> None:
     parts = urllib.parse.urlsplit(url)
     host = parts.hostname or ""
     loopback = host == "localhost"
@@ -210,10 +212,10 @@ def _allowed(url: str) -> None:
         )
 
 
-def _passing(error: Exception, begun: bool) -> bool:
-    """Whether another attempt may help. A host from which nothing ever came is not waited for."""
+def _is_transient(error: Exception, begun: bool) -> bool:
+    """Return whether another attempt may help; not for a host that never sent a byte."""
     if isinstance(error, urllib.error.HTTPError):
-        return error.code in PASSING
+        return error.code in TRANSIENT
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return False
@@ -229,12 +231,12 @@ def _reason(error: Exception) -> str:
     return " ".join(f"{cause}".split())[:200] or type(cause).__name__
 
 
-def _in_place(action: Callable[[], T], file: Path) -> T:
-    """What is done to the disk is not tried again."""
+def _written(action: Callable[[], T], file: Path) -> T:
+    """Return the result of `action`; its OSError is a UserError, which is not tried again."""
     try:
         return action()
     except OSError as error:
-        raise UserError(f"{file} cannot be written ({error.strerror}); put that right first.") from error
+        raise UserError(f"{file} cannot be written ({error.strerror}); correct that first.") from error
 
 
 def _part(file: Path) -> Path:

@@ -1,5 +1,6 @@
-"""The maps at the cut of a frozen prefix, computed once a machine: training then starts at the first layer
-that learns.
+"""Feature maps at the end of a frozen prefix, computed once a machine.
+
+Training from them starts at the first layer that learns.
 
 An entry of the cache is a file `maps` with (1 + V)·N maps, one after the other, and `shape.json`. View 0 is
 what evaluation sees, the others are augmented; they are the same for every seed, fold and trial.
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,20 +29,24 @@ from dmltune.data.cache import cache_folder, cached
 from dmltune.data.feed import Batch, ImageFeed
 from dmltune.data.images import ImageSet, Ints
 from dmltune.data.packed import at_size
-from dmltune.data.samplers.seeding import generator
+from dmltune.data.samplers import VIEWS, generator
 from dmltune.data.splits import Split
 from dmltune.errors import UserError
 
+logger = logging.getLogger(__name__)
+
 VERSION = 1
-CHUNK = 8  # images that the prefix sees at a time: more are no faster (evaluation.CPU_PIXELS)
+CHUNK = 8  # images in a batch of the prefix: more are no faster (train.inference.CPU_PIXELS)
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
-_VIEWS = 64  # a purpose of its own for `generator`
-_LARGE = 1e8  # bytes: less is not worth a line
+_LARGE = 1e8  # bytes: more are logged
 
 
 @dataclass(frozen=True)
 class Views:
-    """What the prefix sees: `count` augmented views of `size` pixels; `dtype` is how maps are kept."""
+    """The input of the prefix: `count` augmented views of `size` pixels.
+
+    `dtype` is that of the stored maps.
+    """
 
     size: int
     augment: str
@@ -50,7 +55,7 @@ class Views:
 
     @property
     def augmented(self) -> int:
-        """Where nothing is augmented, training sees the view of evaluation."""
+        """The number of augmented views; without augmentation training sees the view of evaluation."""
         return 0 if self.augment == "none" else self.count
 
 
@@ -65,7 +70,7 @@ class Maps:
         return len(self._rows) // self._images - 1
 
     def read(self, images_B: Ints, views_B: Ints) -> Tensor:
-        """(B, C, h, w) that lie channels last, or whatever the prefix gives for an image."""
+        """Return maps (B, C, h, w) with channels-last strides, or the prefix's outputs of another rank."""
         maps = self._rows[torch.from_numpy(views_B * self._images + images_B)]
         return maps.movedim(-1, 1) if maps.dim() == 4 else maps
 
@@ -73,7 +78,7 @@ class Maps:
 def stored_maps(
     imageset: ImageSet, views: Views, prefix: Callable[[Tensor], Tensor], prefix_digest: str
 ) -> Maps:
-    """Of every image of the set. `prefix` takes uint8 images; `prefix_digest` names what it computes."""
+    """Return the maps of every image. `prefix` takes uint8 images; `prefix_digest` identifies it."""
     content = (imageset.key, imageset.fingerprint, imageset.margin, views, prefix_digest)
     digest = hashlib.sha256(repr(content).encode()).hexdigest()[:24]
     entry = f"{imageset.name}-{imageset.part}-maps-{views.size}px-{digest}-v{VERSION}"
@@ -85,17 +90,21 @@ def stored_maps(
 
 
 class MapFeed(ImageFeed):
-    """A feed that yields stored maps in place of images, of the same samples in the same order. For every
-    sample of training, and of a pool, one of its augmented views is drawn."""
+    """A feed of stored maps in place of images, of the same samples in the same order.
+
+    For every sample of training, and of a pool, one of its augmented views is drawn.
+    """
 
     def __init__(self, train: ImageSet, split: Split, maps: Maps, **settings: Any) -> None:
-        # The images themselves are not read: no thread, no packed copy.
+        # The images are not read: no thread, no packed copy.
         super().__init__(train, split, **(settings | {"prefetch": 0, "cache": "none"}))
         self._maps = maps
-        self._augmentation = augmentations.Augmentation(1, augmentations.none)  # its number says which view
+        self._augmentation = augmentations.Augmentation(
+            1, augmentations.none
+        )  # its random number chooses the view
 
     def validation(self) -> Iterator[Batch]:
-        """As `ImageFeed.validation`."""
+        """Yield this rank's validation maps, as `ImageFeed.validation` does images."""
         _, labels_N = np.unique(self._images.labels_N[self._validation_N], return_inverse=True)
         mine = np.arange(self.rank, len(labels_N), self.world)
         for places_B in np.split(mine, range(256, len(mine), 256)):
@@ -118,8 +127,8 @@ def _compute(imageset: ImageSet, views: Views, prefix: Callable[[Tensor], Tensor
     shape: list[int] = []
     with (folder / "maps").open("wb") as stream:
         for view in range(1 + views.augmented):
-            # for the whole set: the numbers of an image do not depend on how it is cut into chunks
-            u_NK = generator(0, _VIEWS, view).random((len(images), augmentation.numbers))
+            # for the whole set: the numbers of an image do not depend on the chunks
+            u_NK = generator(0, VIEWS, view).random((len(images), augmentation.numbers))
             for start in range(0, len(images), CHUNK):
                 chosen = np.arange(start, min(start + CHUNK, len(images)))
                 pixels = _pixels(images, chosen, views, augmentation, u_NK if view else None)
@@ -151,7 +160,7 @@ def _pixels(
 
 
 def _announce(imageset: ImageSet, views: Views, size: int) -> None:
-    """Before most of it is written: how large it becomes, and an end where there is no room."""
+    """Log the size of the maps, or refuse it where there is no room, before most of it is written."""
     free = shutil.disk_usage(cache_folder()).free
     if size > free:
         raise UserError(
@@ -160,7 +169,7 @@ def _announce(imageset: ImageSet, views: Views, size: int) -> None:
         )
     if size > _LARGE:
         what = f"{len(imageset):,} images of {imageset.name} × {1 + views.augmented} views"
-        print(f"feature maps of {what}: {size / 1e9:.2f} GB in {cache_folder()} …", file=sys.stderr)
+        logger.info("feature maps of %s: %.2f GB in %s …", what, size / 1e9, cache_folder())
 
 
 def _open(images: int, views: Views, folder: Path) -> Maps:

@@ -1,5 +1,4 @@
-"""What `fit` drinks from: training batches by step, the validation images, and pools of fresh samples of
-every class.
+"""Batches of images for `fit`: training by step, validation, and pools with samples of every class.
 
 Legend: B images of this rank, H=W=size pixels, K random numbers an image. Images are uint8 (B, 3, size, size)
 with channels-last strides.
@@ -18,8 +17,7 @@ from torch import Tensor
 from dmltune.data import augment as augmentations
 from dmltune.data.images import ImageSet, Indices, Ints
 from dmltune.data.packed import at_size
-from dmltune.data.samplers import sampler
-from dmltune.data.samplers.seeding import AUGMENTATION, POOL, POOL_AUGMENTATION, generator
+from dmltune.data.samplers import AUGMENTATION, POOL, POOL_AUGMENTATION, generator, sampler
 from dmltune.data.splits import Split
 from dmltune.errors import UserError
 
@@ -29,9 +27,11 @@ T = TypeVar("T")
 
 
 class ImageFeed:
-    """Everything is a pure function of (seed, step) or (seed, round): resuming needs no state, and the ranks
-    together see exactly what one process would see. Background `threads` prepare the next batches (`prefetch`
-    of them). `cache`: how images are kept, a mode of `packed.at_size`."""
+    """Batches that are pure functions of (seed, step) or (seed, round).
+
+    A resume needs no state, and all ranks together get exactly the images of a single process. Background
+    `threads` prepare the next `prefetch` batches. `cache` is a mode of `packed.at_size`.
+    """
 
     def __init__(
         self,
@@ -65,36 +65,37 @@ class ImageFeed:
         self._images = at_size(train, size, cache)
         self._prefetch = prefetch
         self._thread = ThreadPoolExecutor(threads, thread_name_prefix="feed") if prefetch else None
-        self._coming: dict[int, Future[Batch]] = {}
+        self._pending: dict[int, Future[Batch]] = {}
 
     @property
     def class_counts(self) -> Ints:
-        """How many training images each class has, (num_classes,), in the order of the labels."""
+        """The number of training images of each class, (num_classes,)."""
         return np.bincount(self._labels_N)
 
     def batch(self, step: int) -> Batch:
-        """This rank's contiguous share of the global batch of `step`. Labels are 0 … num_classes − 1."""
-        coming = self._coming.pop(step, None)
-        self._coming = {later: future for later, future in self._coming.items() if later > step}
+        """Return this rank's contiguous share of the batch of `step`; labels are 0 … num_classes − 1."""
+        pending = self._pending.pop(step, None)
+        self._pending = {later: future for later, future in self._pending.items() if later > step}
         if self._thread is not None:
             for later in range(step + 1, step + 1 + self._prefetch):
-                if later not in self._coming:
-                    self._coming[later] = self._thread.submit(self._load, later)
-        return coming.result() if coming else self._load(step)
+                if later not in self._pending:
+                    self._pending[later] = self._thread.submit(self._load, later)
+        return pending.result() if pending else self._load(step)
 
     def validation(self) -> Iterator[Batch]:
-        """This rank's validation images in order: items rank, rank + world, …; labels 0 … validation classes
-        − 1."""
+        """Yield this rank's validation images in order: items rank, rank + world, …
+
+        Labels are 0 … number of validation classes − 1.
+        """
         mine_N = self._validation_N[self.rank :: self.world]
         _, labels_N = np.unique(self._images.labels_N[self._validation_N], return_inverse=True)
         mine = evaluation_batches(self._images, mine_N, self.size, labels_N[self.rank :: self.world])
         return mine if self._thread is None else _ahead(mine, self._thread)
 
     def pool(self, per_class: int, round: int) -> Iterator[PoolBatch]:
-        """This rank's share of up to `per_class` different, freshly augmented training samples of every
-        class.
+        """Yield this rank's share of up to `per_class` distinct, augmented training images of every class.
 
-        A class with fewer images gives all of them: it has no samples in the last slots.
+        A class with fewer images has no samples in the last slots.
         """
         chosen_P, slots_P = self._choose(per_class, round)
         u_PK = generator(self.seed, POOL_AUGMENTATION, round).random(
@@ -111,16 +112,16 @@ class ImageFeed:
         return batches if self._thread is None else _ahead(batches, self._thread)
 
     def close(self) -> None:
-        """End the background thread."""
+        """End the background threads."""
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
             self._thread = None
-        self._coming.clear()
+        self._pending.clear()
 
     def _load(self, step: int) -> Batch:
         each = self.batch_size // self.world
         share = slice(self.rank * each, (self.rank + 1) * each)
-        # Numbers for the whole batch: those of a position do not depend on how many ranks share it.
+        # For the whole batch: the numbers of a position do not depend on the number of ranks.
         u_BK = generator(self.seed, AUGMENTATION, step).random((self.batch_size, self._augmentation.numbers))
         return self._augmented(self._sampler.batch(step)[share], u_BK[share])
 
@@ -130,8 +131,7 @@ class ImageFeed:
         return augmentations.to_tensor(pixels_BHWC), torch.from_numpy(self._labels_N[chosen_B])
 
     def _choose(self, per_class: int, round: int) -> tuple[Ints, Ints]:
-        """Up to `per_class` random images of each class (indices into the training images), and their
-        slots."""
+        """Return up to `per_class` random images of each class, as training indices, and their slots."""
         shuffled = generator(self.seed, POOL, round).permutation(len(self._labels_N))
         by_class = shuffled[np.argsort(self._labels_N[shuffled], kind="stable")]
         counts_C = np.bincount(self._labels_N)
@@ -142,8 +142,7 @@ class ImageFeed:
 def evaluation_batches(
     imageset: ImageSet, indices: Indices, size: int, labels: Ints | None = None, batch_size: int | None = None
 ) -> Iterator[Batch]:
-    """Images as evaluation sees them (no randomness), in order, with their labels in the set (or the given
-    ones)."""
+    """Yield images as evaluation sees them, in order, with their labels in the set or the given ones."""
     chosen_N = np.asarray(indices, dtype=np.int64)
     labels_N = imageset.labels_N[chosen_N] if labels is None else labels
     side = int(np.ceil(size * imageset.margin))
@@ -154,7 +153,7 @@ def evaluation_batches(
 
 
 def _evaluation_batch(size: int) -> int:
-    """Enough pixels to keep a processor busy, few enough for its memory: 64 photos of 128 px, 256 glyphs."""
+    """Return a batch size by pixels: 64 photos of 128 px, 256 glyphs."""
     return min(256, max(16, 64 * 128**2 // size**2))
 
 
@@ -163,9 +162,9 @@ def _chunks(positions: range, length: int) -> Iterable[range]:
 
 
 def _ahead(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
-    """The same items, each prepared in the background while the one before is used."""
-    following: Callable[[], T | None] = lambda: next(items, None)  # noqa: E731
-    coming = thread.submit(following)
-    while (item := coming.result()) is not None:
-        coming = thread.submit(following)
+    """Yield the items; each is prepared in the background while the one before is used."""
+    next_item: Callable[[], T | None] = lambda: next(items, None)  # noqa: E731
+    pending = thread.submit(next_item)
+    while (item := pending.result()) is not None:
+        pending = thread.submit(next_item)
         yield item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -11,21 +12,22 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Part = Literal["train", "test"]
+Missing = Literal["error", "skip"]  # what to do about listed images that are missing or unreadable
 Ints = NDArray[np.int64]
 Pixels = NDArray[np.uint8]  # one image, (H, W, C)
 Indices = Sequence[int] | Ints
-Reader = Callable[[Ints, int | None], list[Pixels]]  # indices and the shorter side that is enough, a hint
+Reader = Callable[[Ints, int | None], list[Pixels]]  # indices, and the shorter side that is enough (a hint)
 
 PHOTO_MARGIN = 256 / 227  # method-facts: evaluation resizes the shorter side to 256 and takes the centre 227
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """What a data set is to the rest: labels in memory, pixels on demand.
+    """One half of a data set: labels in memory, pixels on demand.
 
-    `margin` is the shorter side of an image over the side of the square that evaluation looks at: 256/227 for
-    photos, 1 where the frame matters (glyphs). `key` names the exact files for caches ("" = reading is fast,
-    keep no copy); `fingerprint` names the content for people.
+    `margin` is the shorter side of an image over the side of the square that evaluation uses: 256/227 for
+    photos, 1 where the frame matters (glyphs). `key` identifies the files for caches; "" means that reading
+    is fast and nothing is cached. `fingerprint` identifies the content.
     """
 
     name: str
@@ -34,11 +36,12 @@ class ImageSet:
     class_names: tuple[str, ...]
     fingerprint: str  # the first 16 hexadecimal digits of a SHA-256
     reader: Reader = field(repr=False)
-    category_N: Ints | None = None  # 0 … number of categories − 1, or −1 where it is not known
+    category_N: Ints | None = None  # 0 … number of categories − 1, or −1 for not known
     category_names: tuple[str, ...] = ()
     margin: float = PHOTO_MARGIN
     key: str = ""
-    query_N: NDArray[np.bool_] | None = None  # asks (else it is in the gallery); None: every image does both
+    query_N: NDArray[np.bool_] | None = None  # query, or else gallery; None: every image is both
+    skipped: tuple[str, ...] = ()  # paths in the lists that were left out
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -48,32 +51,37 @@ class ImageSet:
         return len(self.class_names)
 
     def read(self, indices: Indices, side: int | None = None) -> list[Pixels]:
-        """The images at `indices`, in that order, uint8 (H, W, C); possibly read-only views of a memory map.
+        """Return the images at `indices`, uint8 (H, W, C); they may be read-only views of a memory map.
 
-        With `side` their shorter side is scaled down to it; smaller images stay as they are.
+        With `side` their shorter side is scaled down to it; smaller images keep their size.
         """
         images = self.reader(np.asarray(indices, dtype=np.int64), side)
         return images if side is None else [shrink(image_HWC, side) for image_HWC in images]
 
     def with_reader(self, reader: Reader) -> ImageSet:
-        """The same images from elsewhere."""
+        """Return the set with another reader of the same images."""
         return replace(self, reader=reader)
 
     def first_classes(self, count: int | None) -> ImageSet:
-        """Only the first `count` classes: a smaller set of the same kind, for quick looks and tests."""
+        """Return the set of the first `count` classes, for quick trials and tests."""
         if count is None or count >= self.num_classes:
             return self
-        kept_N = np.flatnonzero(self.labels_N < count)
+        chosen_N = np.flatnonzero(self.labels_N < count)
         return replace(
             self,
-            labels_N=self.labels_N[kept_N],
+            labels_N=self.labels_N[chosen_N],
             class_names=self.class_names[:count],
             fingerprint=f"{self.fingerprint}-{count}",
-            reader=lambda indices, side: self.reader(kept_N[indices], side),
-            category_N=None if self.category_N is None else self.category_N[kept_N],
-            query_N=None if self.query_N is None else self.query_N[kept_N],
+            reader=lambda indices, side: self.reader(chosen_N[indices], side),
+            category_N=None if self.category_N is None else self.category_N[chosen_N],
+            query_N=None if self.query_N is None else self.query_N[chosen_N],
             key=self.key and f"{self.key}-{count}",
         )
+
+
+def short_hash(content: bytes) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256."""
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def to_pil(image_HWC: Pixels) -> Image.Image:
@@ -86,7 +94,7 @@ def from_pil(image: Image.Image) -> Pixels:
 
 
 def shrink(image_HWC: Pixels, side: int) -> Pixels:
-    """Scaled so that the shorter side is `side`; never enlarged."""
+    """Scale down to a shorter side of `side`; smaller images keep their size."""
     height, width = image_HWC.shape[:2]
     shorter = min(height, width)
     if shorter <= side:
@@ -96,10 +104,9 @@ def shrink(image_HWC: Pixels, side: int) -> Pixels:
 
 
 def raw_pixels(imageset: ImageSet, side: int = 32) -> NDArray[np.float32]:
-    """The baseline that needs no learning: every image as evaluation sees it at `side` pixels, as a row in
-    [0, 1].
+    """Return every image as evaluation sees it at `side` pixels, as a row in [0, 1]: (N, D).
 
-    Returns (N, D); neighbours by Euclidean distance, like any embedding.
+    Used as an embedding, with Euclidean distance, it is the baseline without learning.
     """
     from dmltune.data.augment import evaluation_pixels
 

@@ -1,24 +1,25 @@
-"""The files of a published data set: fetched, or as --archive names them; checked either way."""
+"""Get the files of a published data set from the network or from --archive, and verify them."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmltune.data.archives import amount, need_room
-from dmltune.data.download import arrived, check, download
+from dmltune.data.archives import amount, require_room
+from dmltune.data.download import arrived, download, verify_file
 from dmltune.data.sources import RELEASES, File, Release
 from dmltune.errors import UserError
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz")
-Progress = Callable[[str, int, int], None]  # what is being done, bytes done, bytes in all (0: not known)
+Progress = Callable[[str, int, int], None]  # activity, bytes done, all bytes (0: not known)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of a release at `path`, or an archive of the user's own: then `file` is None."""
+    """A file of a release at `path`; `file` is None for an archive of the user."""
 
     path: Path
     file: File | None = None
@@ -34,7 +35,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Pieces:
-    """All that a data set is made of, and what is to be told of it, a line each."""
+    """All files of a data set, and notes for the user, a line each."""
 
     files: tuple[Piece, ...]
     notes: tuple[str, ...]
@@ -49,7 +50,7 @@ class Pieces:
 
 
 def fetchable(name: str) -> Release:
-    """The release of a data set that a program can fetch."""
+    """Return the release of a data set that a program can fetch."""
     for release in RELEASES.get(name, ()):
         if release.fetchable:
             return release
@@ -57,11 +58,11 @@ def fetchable(name: str) -> Release:
 
 
 def fetched(release: Release, folder: Path, progress: Progress | None) -> Pieces:
-    """The files of `release` in `folder`, where an earlier attempt may have left some, or a part of one."""
+    """Download the files of `release` into `folder`, except those of an earlier attempt."""
     size = sum(file.size or 0 for file in release.files)
     have = sum(arrived(folder / file.name) for file in release.files)
     whole = sum((folder / file.name).is_file() and (file.size or 0) for file in release.files)
-    need_room(folder.parent, 2 * size - have - whole)  # packed and, photos hardly shrink, unpacked
+    require_room(folder.parent, 2 * size - have - whole)  # packed and unpacked: photos hardly shrink
     notes = []
     try:
         for file in release.files:
@@ -71,15 +72,18 @@ def fetched(release: Release, folder: Path, progress: Progress | None) -> Pieces
             notes.append(f"fetched {file.name}, {amount(target.stat().st_size)}, as published")
     finally:
         with contextlib.suppress(OSError):
-            folder.rmdir()  # nothing came
+            folder.rmdir()  # if it is empty
     return Pieces(tuple(Piece(folder / file.name, file) for file in release.files), tuple(notes))
 
 
 def given(name: str, archive: Path, progress: Progress | None) -> Pieces:
-    """What --archive names: a published file, whose release has the others beside it; a folder with all files
-    of a release; or an archive of one's own, of which nothing is known."""
-    if not archive.exists():
-        raise UserError(f"--archive must be a file that is there; got {archive}: {by_hand(name)}")
+    """Return the files that --archive names, verified.
+
+    It is a published file beside the other files of its release, a folder with all of them, or an archive of
+    the user, about which nothing is known.
+    """
+    if not os.path.exists(archive):
+        raise UserError(f"--archive must be an existing file; got {archive}: {by_hand(name)}")
     beside = archive if archive.is_dir() else archive.parent
     for release in RELEASES.get(name, ()):
         names = [file.name for file in release.files]
@@ -91,14 +95,14 @@ def given(name: str, archive: Path, progress: Progress | None) -> Pieces:
             )
         if archive.name in names or (archive.is_dir() and not missing):
             pieces = tuple(Piece(beside / file.name, file) for file in release.files)
-            return Pieces(pieces, tuple(_checked(piece, progress) for piece in pieces))
+            return Pieces(pieces, tuple(_verified(piece, progress) for piece in pieces))
     if archive.is_dir():
-        raise UserError(f"{archive} has not all files of a release of {name}: {by_hand(name)}")
-    return Pieces((Piece(archive),), (f"{archive.name} is no published file: there is no checksum of it",))
+        raise UserError(f"{archive} lacks files of every release of {name}: {by_hand(name)}")
+    return Pieces((Piece(archive),), (f"{archive.name} is not a published file: its checksum is not known",))
 
 
 def by_hand(name: str) -> str:
-    """Where a person gets the files."""
+    """Return how a person gets the files."""
     ways = [
         f"{' and '.join(file.name for file in release.files)} (from {release.home})"
         for release in RELEASES.get(name, ())
@@ -112,10 +116,12 @@ def step(progress: Progress | None, what: str) -> Callable[[int, int], None] | N
     return None if progress is None else lambda done, total: progress(what, done, total)
 
 
-def _checked(piece: Piece, progress: Progress | None) -> str:
+def _verified(piece: Piece, progress: Progress | None) -> str:
     assert piece.file is not None
     try:
-        check(piece.path, piece.file.checksum, piece.file.size, step(progress, f"check {piece.path.name}"))
+        verify_file(
+            piece.path, piece.file.checksum, piece.file.size, step(progress, f"verify {piece.path.name}")
+        )
     except UserError as error:
-        raise UserError(f"{error} If it is an archive of your own, give it a name of its own.") from error
+        raise UserError(f"{error} If it is an archive of your own, rename it.") from error
     return f"{piece.path.name} " + ("is as published" if piece.file.checksum else "has no published checksum")

@@ -1,5 +1,4 @@
-"""Photos decoded and scaled down once a machine: memory-mapped shards that every later trial and worker reads
-instead of JPEGs.
+"""Photos decoded and scaled down once a machine, in memory-mapped files that all trials and workers share.
 
 An entry of the cache is a file `index` (the SHA-256 of the rest, then the shape of every image) and files
 `shard-000`, … with the pixels of equally many images each, one after the other.
@@ -10,10 +9,10 @@ Legend: N images, H×W pixels.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import os
 import shutil
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -28,33 +27,36 @@ from dmltune.data.cache import cache_folder, cached, limit_bytes, memory_folder,
 from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.errors import UserError, nearest
 
+logger = logging.getLogger(__name__)
+
 VERSION = 2
 MODES = ("disk", "memory", "none")
 CHUNK = 32  # images that a thread decodes at a time
 SHARD, MOST_SHARDS = 512, 64  # images in a shard of a small set, shards of a large one
 SAMPLE = 32  # images that the size and the time are estimated from
-SPARE = 1.1  # room asked for, over the estimate
-QUIET_SECONDS = 2.0  # what takes no longer is not worth a line
+SPARE = 1.1  # required room over the estimate
+LOGGED_SECONDS = 2.0  # packing that takes longer is logged, and then every LOG_EVERY seconds
+LOG_EVERY = 60.0
 
 Shapes = NDArray[np.int32]
 Progress = Callable[[int, int, str], None]
-"""Images done, images in all, and a line for people; first with 0 done, before anything is written."""
+"""Called with the images done, all images and a text; first with 0 done, before anything is written."""
 
 
 def at_size(
     imageset: ImageSet, size: int, mode: str | None = None, progress: Progress | None = None
 ) -> ImageSet:
-    """The same images with the shorter side that training and evaluation at `size` pixels need (256 for 227).
+    """Return the images with the shorter side that `size` pixels need (256 for 227).
 
     Smaller images keep their size. A set without `key` is quick to read and is returned as it is. The pixels
     are the same in every mode (default: $DMLTUNE_IMAGE_CACHE, else disk):
 
-    disk    packed in the cache folder. Pages that are read often stay in the machine's memory by themselves.
-    memory  packed in /dev/shm: all processes of the machine share it, no disk is touched, and it goes with
-            the last process that uses it. For disks that are slow or full.
-    none    the files are read and scaled again each time.
+    disk    packed in the cache folder; the operating system keeps pages that are read often in memory.
+    memory  packed in /dev/shm, for slow or full disks: shared by all processes of the machine and removed
+            when the last one that uses it ends.
+    none    the files are read and scaled each time.
     """
-    mode = _checked(mode)
+    mode = _validated(mode)
     if not imageset.key or not len(imageset):
         return imageset
     side = math.ceil(size * imageset.margin)
@@ -72,7 +74,7 @@ def at_size(
 
 
 def estimate(imageset: ImageSet, side: int) -> tuple[float, float]:
-    """(bytes, seconds of one thread) of packing the set, from a few of its images."""
+    """Return the bytes, and the seconds of one thread, of packing the set, from a few images."""
     few = np.linspace(0, len(imageset) - 1, min(SAMPLE, len(imageset)), dtype=np.int64)
     start = time.perf_counter()
     sizes = [image_HWC.nbytes for image_HWC in imageset.read(few, side)]
@@ -80,11 +82,11 @@ def estimate(imageset: ImageSet, side: int) -> tuple[float, float]:
     return sum(sizes) * each, (time.perf_counter() - start) * each
 
 
-def _checked(mode: str | None) -> str:
+def _validated(mode: str | None) -> str:
     mode = mode or os.environ.get("DMLTUNE_IMAGE_CACHE") or MODES[0]
     if mode not in MODES:
         raise UserError(
-            f"images are cached in one of the modes {', '.join(MODES)}; got '{mode}'{nearest(mode, MODES)}"
+            f"the image cache must be one of {', '.join(MODES)}; got '{mode}'{nearest(mode, MODES)}"
         )
     return mode
 
@@ -109,7 +111,7 @@ def _pack(
     root = before.parent
     _make_room(what, size, root, in_memory)
     if progress is None:
-        progress = _on_stderr if seconds > QUIET_SECONDS else _silently
+        progress = _Log(seconds > LOGGED_SECONDS)
     progress(0, total, f"{what}, {_bytes(size)} in {root}: about {_duration(seconds)} …")
     done, began = 0, time.perf_counter()
     for chunk, images in zip(chunks, _decoded(imageset, side, chunks, threads), strict=True):
@@ -126,17 +128,19 @@ def _pack(
 
 
 def _decoded(imageset: ImageSet, side: int, chunks: list[range], threads: int) -> Iterator[list[Pixels]]:
-    """The images of every chunk, in order. Pillow decodes and scales without the interpreter's lock, so
-    threads are enough; no more than two chunks a thread wait in memory."""
+    """Yield the images of every chunk, in order; at most two chunks a thread wait in memory.
+
+    Pillow decodes and scales without the interpreter's lock, so threads are enough.
+    """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="pack")
-    coming: deque[Future[list[Pixels]]] = deque()
+    pending: deque[Future[list[Pixels]]] = deque()
     try:
         for chunk in chunks:
-            coming.append(pool.submit(imageset.read, np.asarray(chunk), side))
-            if len(coming) > 2 * threads:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
+            pending.append(pool.submit(imageset.read, np.asarray(chunk), side))
+            if len(pending) > 2 * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -176,8 +180,7 @@ def _index(folder: Path, count: int) -> Shapes:
 
 
 def _link_sound_shards(before: Path, folder: Path, shapes_N3: Shapes) -> Iterator[int]:
-    """What an entry that is damaged elsewhere has of whole shards is taken over, shapes too; yields the first
-    image of each."""
+    """Take over the complete shards of a damaged entry, with their shapes; yield the first image of each."""
     try:
         known_N3 = _index(before, len(shapes_N3))
     except (OSError, ValueError):
@@ -200,15 +203,15 @@ def _make_room(what: str, size: float, root: Path, in_memory: bool) -> None:
     trim(root, 0.0 if in_memory else limit_bytes(), room=size)
     free = shutil.disk_usage(root).free
     if free < SPARE * size:
-        other = "--cache disk" if in_memory else "set DMLTUNE_CACHE to a folder with more room"
+        other = "use --cache disk" if in_memory else "set DMLTUNE_CACHE to a folder with more room"
         raise UserError(
-            f"{what} needs {_bytes(SPARE * size)}; {root} has {_bytes(free)}: {other}, or read the files"
-            " each time with --cache none."
+            f"{what} needs {_bytes(SPARE * size)}; {root} has {_bytes(free)}: {other}, or --cache none, which"
+            " reads the files each time."
         )
 
 
 def _per_shard(count: int) -> int:
-    """A multiple of CHUNK."""
+    """Return the images in a shard, a multiple of CHUNK."""
     return max(SHARD, CHUNK * math.ceil(count / MOST_SHARDS / CHUNK))
 
 
@@ -224,13 +227,13 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _silently(done: int, total: int, line: str) -> None:
-    """For what takes a moment."""
+class _Log:
+    """Progress in the log: the first and the last line, and one every LOG_EVERY seconds."""
 
+    def __init__(self, enabled: bool) -> None:
+        self.enabled, self.due = enabled, 0.0
 
-def _on_stderr(done: int, total: int, line: str) -> None:
-    """One line that counts on a terminal; the first and the last one elsewhere."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{line}", end="\n" if done in (0, total) else "", file=sys.stderr, flush=True)
-    elif done in (0, total):
-        print(line, file=sys.stderr, flush=True)
+    def __call__(self, done: int, total: int, line: str) -> None:
+        if self.enabled and (done in (0, total) or time.monotonic() > self.due):
+            self.due = time.monotonic() + LOG_EVERY
+            logger.info("%s", line)

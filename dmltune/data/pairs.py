@@ -1,10 +1,12 @@
-"""Which faces are compared: the pairs of LFW, and the templates of IJB-C (what `core.verification` measures).
+"""Pairs of faces that are compared: those of LFW and IJB-C, or of a table; for `core.verification`.
 
 Legend: F files, T templates, P pairs, M media, D dimensions.
 """
 
 from __future__ import annotations
 
+import csv
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,19 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmltune.data.catalog._files import Source, dense
-from dmltune.data.images import Ints
+from dmltune.data.files import open_regular
+from dmltune.data.images import ImageSet, Ints
+from dmltune.errors import UserError
 
 LFW = Source("lfw", ("lfw",), (("pairs.txt",),))
 FACES, COMPARED = "meta/ijbc_face_tid_mid.txt", "meta/ijbc_template_pair_label.txt"
 IJBC = Source("ijbc", ("IJBC",), ((FACES, COMPARED),))
+COLUMNS = ("left", "right", "same")
+ANSWERS = {"1": True, "0": False, "true": True, "false": False, "yes": True, "no": False}
+SUFFIXES = (".jpg", ".png")  # of LFW: as published, and as often aligned
+SOURCE = Source("pairs", ("pairs",), ())
+_BLOCK = 1 << 22  # numbers in memory at once
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Templates left_P and right_P are compared. A template is some files: one in LFW, all pictures and video
-    frames of somebody in IJB-C, where media_F tells which are of the same video.
+    """Templates left_P and right_P are compared; same_P says whether they are of one person.
 
-    The pairs keep their order: the folds of LFW are contiguous.
+    A template is one file in LFW. In IJB-C it is all pictures and video frames of a person, and files of one
+    video have the same media_F. The pairs keep their order, since the folds of LFW are contiguous.
     """
 
     files: tuple[Path, ...]
@@ -35,8 +44,10 @@ class Pairs:
     same_P: NDArray[np.bool_]
 
     def templates(self, emb_FD: NDArray[np.floating]) -> NDArray[np.floating]:
-        """(T, D) of length 1: the mean of a template's media, each the mean of its files, so that a long
-        video does not outvote the pictures."""
+        """Return a unit vector for each template, (T, D): the mean of its media, each the mean of its files.
+
+        A long video thus weighs as much as a picture.
+        """
         both = np.stack([self.template_F, self.media_F], axis=1)
         media_M2, place_F = np.unique(both, axis=0, return_inverse=True)
         emb_MD = _means(emb_FD, place_F.ravel(), len(media_M2))
@@ -47,22 +58,22 @@ class Pairs:
 
 
 def lfw(root: Path | None = None, suffix: str = ".jpg") -> Pairs:
-    """`root` is the folder with pairs.txt and a folder for each person, or the one that has it as `lfw`."""
+    """Read the pairs of LFW; `root` is the folder with pairs.txt, or the one that has it as `lfw`."""
     folder = LFW.find(root)
     listed = folder / "pairs.txt"
-    lines = [line.split() for line in LFW.lines(listed)[1:]]  # the first tells folds and pairs
-    found: list[tuple[str, str, bool]] = []
+    lines = [line.split() for line in LFW.lines(listed)[1:]]  # the first has the numbers of folds and pairs
+    listed_pairs: list[tuple[str, str, bool]] = []
     for number, fields in enumerate(lines, 2):
         if len(fields) == 3:
             name, first, second = fields
-            found.append((_lfw_file(name, first), _lfw_file(name, second), True))
+            listed_pairs.append((_lfw_file(name, first), _lfw_file(name, second), True))
         elif len(fields) == 4:
-            found.append((_lfw_file(*fields[:2]), _lfw_file(*fields[2:]), False))
+            listed_pairs.append((_lfw_file(*fields[:2]), _lfw_file(*fields[2:]), False))
         elif fields:
             raise LFW.broken(f"{listed}, line {number}: 3 or 4 columns expected, got {len(fields)}")
-    if not found:
+    if not listed_pairs:
         raise LFW.broken(f"{listed} lists no pair")
-    names, place = np.unique([pair[:2] for pair in found], return_inverse=True)
+    names, place = np.unique([pair[:2] for pair in listed_pairs], return_inverse=True)
     place_P2 = place.reshape(-1, 2).astype(np.int64)
     return Pairs(
         files=tuple(folder / f"{name}{suffix}" for name in names),
@@ -70,12 +81,12 @@ def lfw(root: Path | None = None, suffix: str = ".jpg") -> Pairs:
         media_F=np.arange(len(names)),
         left_P=place_P2[:, 0],
         right_P=place_P2[:, 1],
-        same_P=np.array([pair[2] for pair in found]),
+        same_P=np.array([pair[2] for pair in listed_pairs]),
     )
 
 
 def ijbc(root: Path | None = None) -> Pairs:
-    """`root` is the folder with meta and loose_crop, or the one that has it as `IJBC`."""
+    """Read the templates of IJB-C; `root` is the folder with meta, or the one that has it as `IJBC`."""
     folder = IJBC.find(root)
     rows = IJBC.table(folder / FACES, columns=3)  # file, template, media
     numbers, _, template_F = dense(IJBC.numbers(folder / FACES, [row[1] for row in rows]))
@@ -96,7 +107,7 @@ def ijbc(root: Path | None = None) -> Pairs:
 
 
 def _lfw_file(name: str, number: str) -> str:
-    """`Aaron_Peirsol 1` → Aaron_Peirsol/Aaron_Peirsol_0001."""
+    """Return the path of a picture: `Aaron_Peirsol 1` → Aaron_Peirsol/Aaron_Peirsol_0001."""
     if not number.isdecimal():
         raise LFW.broken(f"pairs.txt has '{number}' where the number of a picture of {name} belongs")
     return f"{name}/{name}_{int(number):04d}"
@@ -106,3 +117,71 @@ def _means(emb_ND: NDArray[np.floating], place_N: Ints, groups: int) -> NDArray[
     sums_GD = np.zeros((groups, emb_ND.shape[1]), emb_ND.dtype)
     np.add.at(sums_GD, place_N, emb_ND)
     return sums_GD / np.bincount(place_N, minlength=groups)[:, None].astype(emb_ND.dtype)
+
+
+def read_pairs(path: Path) -> Pairs:
+    """Read LFW's pairs.txt or its folder, the folder of IJB-C, or a CSV file with left,right,same.
+
+    Paths in a CSV file start at its folder; `same` is 1 or 0. The pairs keep their order, since the folds of
+    the accuracy are contiguous.
+    """
+    if path.suffix.lower() == ".csv" and os.path.isfile(path):
+        return _table(path)
+    folder = path.parent if path.name == "pairs.txt" else path
+    if any((place / "pairs.txt").is_file() for place in (folder, *(folder / name for name in LFW.folders))):
+        by_suffix = [lfw(folder, suffix) for suffix in SUFFIXES]
+        return next((pairs for pairs in by_suffix if pairs.files[0].is_file()), by_suffix[0])
+    if any((place / FACES).is_file() and (place / COMPARED).is_file() for place in (folder, folder / "IJBC")):
+        return ijbc(folder)
+    raise UserError(
+        "--pairs must be LFW's pairs.txt, the folder of IJB-C, or a CSV file with the columns "
+        f"{','.join(COLUMNS)}; got {path}"
+    )
+
+
+def pair_images(pairs: Pairs, listed: Path) -> ImageSet:
+    """Return the files as a set of one class; a missing file is a UserError."""
+    paths = [str(file.absolute()) for file in pairs.files]
+    labels_N = np.zeros(len(paths), dtype=np.int64)
+    listing = SOURCE.listing("test", listed.parent, paths, labels_N, ("",), within=Path("/"), listed=listed)
+    return listing.image_set()
+
+
+def scores(pairs: Pairs, emb_FD: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return the cosine similarities of the templates, (P,), in blocks: there may be millions."""
+    emb_TD = pairs.templates(emb_FD)
+    score_P = np.empty(len(pairs.left_P), emb_TD.dtype)
+    size = max(1, _BLOCK // max(1, emb_TD.shape[1]))
+    for start in range(0, len(score_P), size):
+        part = slice(start, start + size)
+        np.einsum("pd,pd->p", emb_TD[pairs.left_P[part]], emb_TD[pairs.right_P[part]], out=score_P[part])
+    return score_P
+
+
+def _table(path: Path) -> Pairs:
+    try:
+        with open_regular(path, encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file, restval=""))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read ({error})") from None
+    if not rows or not set(COLUMNS) <= set(rows[0]):
+        got = ",".join(name for name in rows[0] if name) if rows else "no pair"
+        raise UserError(
+            f"{path} must have the columns {','.join(COLUMNS)} and a line for each pair; got {got}"
+        )
+    same = []
+    for number, row in enumerate(rows, 2):
+        answer = ANSWERS.get(row["same"].strip().lower())
+        if answer is None:
+            raise UserError(f"{path}, line {number}: same must be 1 or 0; got '{row['same']}'")
+        same.append(answer)
+    names, place = np.unique([[row["left"], row["right"]] for row in rows], return_inverse=True)
+    place_P2 = place.reshape(-1, 2).astype(np.int64)
+    return Pairs(
+        files=tuple(path.parent / str(name) for name in names),
+        template_F=np.arange(len(names)),
+        media_F=np.arange(len(names)),
+        left_P=place_P2[:, 0],
+        right_P=place_P2[:, 1],
+        same_P=np.array(same),
+    )

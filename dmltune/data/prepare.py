@@ -1,7 +1,7 @@
-"""`dmltune data prepare NAME`: fetch or take the archives of a data set, check them, unpack them, count.
+"""`dmltune data prepare NAME`: fetch the archives of a data set, verify them, unpack them, count the images.
 
-The data set appears under its official name in one step, when all of it has been read; before that the data
-root has hidden folders only: `.NAME.download`, which is continued, and `.NAME.partial`, which is made anew.
+The data set appears under its official name in one step when it is complete. Until then the data root has
+only hidden folders: a later attempt continues `.NAME.download` and replaces `.NAME.partial`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from dmltune.data import catalog
-from dmltune.data.archives import LIMITS, Limits, need_room, unpack
+from dmltune.data.archives import LIMITS, Limits, require_room, unpack
 from dmltune.data.catalog._files import Source
 from dmltune.data.images import ImageSet, Part
 from dmltune.data.obtain import Pieces, Progress, by_hand, fetchable, fetched, given, step
@@ -28,7 +28,7 @@ DEEPEST = 3  # folders around a data set in an archive
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A data set that can be loaded. `notes`: what was done and what is to be known, a line each."""
+    """A data set that can be loaded. `notes` says what was done, a line each."""
 
     folder: Path
     classes: int
@@ -39,25 +39,23 @@ class PreparedData:
 def prepare(
     name: str, root: Path, archive: Path | None = None, progress: Progress | None = None
 ) -> PreparedData:
-    """Data set `name` in the folder `root`, from `archive` or the network. What is there is left alone."""
+    """Make data set `name` in `root` from `archive` or the network; an existing one is kept."""
     if name not in catalog.names():
         known = ", ".join(catalog.names())
         raise UserError(f"no data set '{name}'{nearest(name, catalog.names()) or f'; there are {known}.'}")
     source = getattr(importlib.import_module(f"{catalog.__name__}.{name}"), "SOURCE", None)
     if not isinstance(source, Source):
-        return replace(
-            _counted(name, root), notes=("nothing to fetch or unpack: it is installed with dmltune",)
-        )
-    with _plainly(root):
-        if there := _there(name, source, root):
-            return there
+        return replace(_counted(name, root), notes=("nothing to fetch or unpack: it comes with dmltune",))
+    with _one_line_errors(root):
+        if existing := _existing(name, source, root):
+            return existing
         pieces = None if archive is None else given(name, archive, progress)
         release = fetchable(name) if archive is None else None
         top = _top(source)
         downloads = root / f".{top}.download"
         with workspace(root / top) as place:
-            if there := _there(name, source, root):
-                return there  # another process was faster
+            if existing := _existing(name, source, root):  # made by another process meanwhile
+                return existing
             if release:
                 pieces = fetched(release, downloads, progress)
             assert pieces is not None
@@ -69,20 +67,20 @@ def prepare(
     return replace(made, folder=folder, notes=(*pieces.notes, f"unpacked as {folder}", *made.notes))
 
 
-def _there(name: str, source: Source, root: Path) -> PreparedData | None:
-    """The copy that `root` has already, or is."""
-    found = _find(source, root)
-    if found is None:
+def _existing(name: str, source: Source, root: Path) -> PreparedData | None:
+    """Return the copy in `root`, or at `root` itself."""
+    folder = _find(source, root)
+    if folder is None:
         if (root / _top(source)).exists():
             raise UserError(
-                f"{root / _top(source)} is no whole {name}; move it away and prepare {name} again."
+                f"{root / _top(source)} is not a complete {name}; move it away and prepare {name} again."
             )
         return None
     try:
         counted = _counted(name, root)
     except UserError as error:
-        raise UserError(f"{error} Or move {found} away and prepare {name} again.") from error
-    return replace(counted, folder=found, notes=(f"{found} was there: nothing was done", *counted.notes))
+        raise UserError(f"{error} Or move {folder} away and prepare {name} again.") from error
+    return replace(counted, folder=folder, notes=(f"{folder} exists: nothing was done", *counted.notes))
 
 
 def _find(source: Source, root: Path) -> Path | None:
@@ -96,8 +94,8 @@ def _find(source: Source, root: Path) -> Path | None:
 
 
 def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Progress | None) -> PreparedData:
-    """Unpack in `place` so that it is a data root with the data set in it, and read it there."""
-    need_room(place, pieces.size)
+    """Unpack into `place`, which becomes a data root with the data set, and load it from there."""
+    require_room(place, pieces.size)
     unpacked = place / ".unpacked"
     for piece in pieces.files:
         into = unpacked / piece.place
@@ -106,18 +104,20 @@ def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Prog
             unpack(piece.path, into, progress=step(progress, f"unpack {piece.path.name}"))
         else:
             shutil.copyfile(piece.path, into / piece.path.name)
-    found = _within(source, unpacked)
-    if found is None:
+    folder = _within(source, unpacked)
+    if folder is None:
         lists = " or ".join(", ".join(layout) for layout in source.layouts[:2])
         raise UserError(f"{pieces.names} must have a folder with {lists}, and has none: {by_hand(name)}")
     for inner in {inner for release in RELEASES.get(name, ()) for inner in release.packed}:
-        if (found / inner).is_file():
-            limits = Limits(total=LIMITS.room(pieces.size))  # a bomb in a bomb has no more room than one
-            unpack(found / inner, (found / inner).parent, limits, step(progress, f"unpack {inner}"))
-            (found / inner).unlink()
+        if (folder / inner).is_file():
+            limits = Limits(
+                total=LIMITS.room(pieces.size)
+            )  # an archive inside shares the limit of the outer one
+            unpack(folder / inner, (folder / inner).parent, limits, step(progress, f"unpack {inner}"))
+            (folder / inner).unlink()
     whole = place / source.folders[0]
     whole.parent.mkdir(parents=True, exist_ok=True)
-    found.rename(whole)
+    folder.rename(whole)
     try:
         return _counted(name, place)
     except UserError as error:
@@ -125,11 +125,11 @@ def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Prog
 
 
 def _within(source: Source, unpacked: Path) -> Path | None:
-    """The folder of the data set in what was unpacked, perhaps inside folders that have nothing else."""
+    """Return the folder of the data set, which may be inside folders with nothing else in them."""
     place = unpacked
     for _ in range(DEEPEST):
-        if source.layouts and (found := _find(source, place)):
-            return found
+        if source.layouts and (folder := _find(source, place)):
+            return folder
         folders = [entry for entry in place.iterdir() if entry.is_dir() and entry.name[0] not in "._"]
         if len(folders) != 1 or (not source.layouts and folders[0].name == "train"):
             break
@@ -138,7 +138,7 @@ def _within(source: Source, unpacked: Path) -> Path | None:
 
 
 def _counted(name: str, root: Path) -> PreparedData:
-    """Both halves, read and compared with what was published."""
+    """Load both halves and compare them with the published counts."""
     halves = [catalog.load(name, part, root) for part in get_args(Part)]
     return PreparedData(
         folder=root,
@@ -156,14 +156,15 @@ def _verdict(name: str, half: ImageSet) -> str:
 
 
 def _top(source: Source) -> str:
-    """What appears in the data root: MNIST of MNIST/raw."""
+    """Return the name that appears in the data root: MNIST of MNIST/raw."""
     return Path(source.folders[0]).parts[0]
 
 
 @contextlib.contextmanager
-def _plainly(root: Path) -> Iterator[None]:
+def _one_line_errors(root: Path) -> Iterator[None]:
+    """Turn an OSError of the block into a UserError about `root`."""
     try:
         yield
     except OSError as error:
         why = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror or error}"
-        raise UserError(f"{root} cannot be prepared ({why}); put that right first.") from error
+        raise UserError(f"{root} cannot be prepared ({why}); correct that first.") from error

@@ -1,14 +1,15 @@
-"""Class-disjoint splits of a training half into training and validation classes (method-facts,
-"Protocols"), and the one protocol that looks at the test half."""
+"""Class-disjoint splits of a training half into training and validation classes (method-facts, "Protocols").
+
+One protocol, `conventional`, validates on the test half.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 
-from dmltune.data.images import ImageSet, Ints, Pixels
+from dmltune.data.images import ImageSet, Ints, Pixels, short_hash
 from dmltune.errors import UserError, nearest
 
 PARTITIONS = {
@@ -24,14 +25,14 @@ FEWEST = 2 * min(PARTITIONS.values())  # training classes that any protocol can 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Ascending indices of the images to train on and of those to validate on. No class is on both sides."""
+    """Ascending indices of training and of validation images, which share no class."""
 
     train_N: Ints
     validation_N: Ints
 
 
 def folds(protocol: str) -> int:
-    """How many folds a protocol has."""
+    """Return the number of folds of a protocol."""
     if protocol == CONVENTIONAL:
         return 1
     if protocol not in PARTITIONS:
@@ -42,16 +43,14 @@ def folds(protocol: str) -> int:
 
 
 def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
-    """The classes are shuffled by `seed` and dealt into as many partitions as the protocol has; `fold` is
-    validated on.
+    """Shuffle the classes by `seed`, deal them into the protocol's partitions, and validate on `fold`.
 
-    A pure function of its arguments. Trials to be compared share `seed`: another one is another deal of the
-    classes.
+    Trials to be compared must share `seed`: it decides which classes are in a partition.
     """
     parts = folds(protocol)
     if protocol == CONVENTIONAL:
         raise UserError(
-            "protocol 'conventional' monitors the test classes, and a training half has none; use "
+            "protocol 'conventional' validates on the test classes, and a training half has none; use "
             + ", ".join(PARTITIONS)
         )
     if not 0 <= fold < parts:
@@ -68,7 +67,7 @@ def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
 
 
 def _instead(classes: int) -> str:
-    """What works with so many training classes: the protocol that trains on most of them."""
+    """Return a protocol for so many training classes: the one that trains on most of them."""
     possible = [name for name, parts in PARTITIONS.items() if 2 * parts <= classes]
     if not possible:
         return f"Add classes: {FEWEST} to train on are the fewest, with objective.protocol=halves."
@@ -78,8 +77,10 @@ def _instead(classes: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Monitored(ImageSet):
-    """Both halves of a data set as one, for protocol `conventional`: the first `trained` classes train, the
-    others are test classes that training is monitored and stopped on."""
+    """Both halves of a data set as one, for protocol `conventional`.
+
+    The first `trained` classes train; the others are test classes, which training is stopped on.
+    """
 
     trained: int = 0
 
@@ -89,36 +90,37 @@ class Monitored(ImageSet):
 
 
 def monitored(train: ImageSet, test: ImageSet) -> Monitored:
-    """The whole training half, and the test half to validate on.
+    """Join the training half and the test half, which is validated on.
 
-    Every image asks and is in the gallery, also where the test half has queries apart (In-Shop).
+    Every image is both query and gallery, also where the test half has separate queries (In-Shop).
     """
     first = len(train)
 
     def read(indices: Ints, side: int | None) -> list[Pixels]:
-        trains = indices < first
-        ours = iter(train.reader(indices[trains], side))
-        theirs = iter(test.reader(indices[~trains] - first, side))
-        return [next(ours) if trains_too else next(theirs) for trains_too in trains]
+        is_train = indices < first
+        train_images = iter(train.reader(indices[is_train], side))
+        test_images = iter(test.reader(indices[~is_train] - first, side))
+        return [next(train_images if from_train else test_images) for from_train in is_train]
 
     names, category_N = _categories(train, test)
     return Monitored(
-        name=train.name,
-        part=train.part,
-        labels_N=np.concatenate([train.labels_N, test.labels_N + train.num_classes]),
-        class_names=(*train.class_names, *test.class_names),
-        fingerprint=hashlib.sha256(f"{train.fingerprint} {test.fingerprint}".encode()).hexdigest()[:16],
-        reader=read,
-        category_N=category_N,
-        category_names=names,
-        margin=train.margin,
-        key=f"{train.key}-{test.key}" if train.key and test.key else "",
+        train.name,
+        train.part,
+        np.concatenate([train.labels_N, test.labels_N + train.num_classes]),
+        (*train.class_names, *test.class_names),
+        short_hash(f"{train.fingerprint} {test.fingerprint}".encode()),
+        read,
+        category_N,
+        names,
+        train.margin,
+        f"{train.key}-{test.key}" if train.key and test.key else "",
+        skipped=(*train.skipped, *test.skipped),
         trained=train.num_classes,
     )
 
 
 def _categories(train: ImageSet, test: ImageSet) -> tuple[tuple[str, ...], Ints | None]:
-    """The categories of both by their names; −1 stays "not known"."""
+    """Return the categories of both, joined by name; −1 stays "not known"."""
     if train.category_N is None or test.category_N is None:
         return (), None
     names = tuple(dict.fromkeys((*train.category_names, *test.category_names)))

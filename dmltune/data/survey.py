@@ -1,4 +1,4 @@
-"""Which data sets there are, where they were found, and how to get the others."""
+"""List the data sets, where they are, and how to get those that are missing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ State = Literal["found", "made", "missing", "yours"]
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """`made`: nothing to download. Counts are of the copy that was found, else those that were published,
-    else None. `lacking`: what the copy has less than was published. `get`: how to come by it.
+    """A data set of the catalogue.
+
+    State "made" needs no download. Counts are of the copy, else those that were published, else None.
+    `lacking` compares the copy with what was published; `get` is the command that gets the data set.
     """
 
     name: str
@@ -34,10 +36,10 @@ class DatasetEntry:
 
 
 def survey(root: Path | None = None, names: Sequence[str] = ()) -> Iterator[DatasetEntry]:
-    """Every set of the catalogue, or those named. Lists are read, images are not looked at."""
+    """Yield every set of the catalogue, or those named; lists are read, images are not."""
     for name in names or catalog.names():
         if name not in catalog.names():
-            catalog.load(name, "train", root)  # it says which name was meant
+            catalog.load(name, "train", root)  # raises with the nearest name
         yield _entry(name, root)
 
 
@@ -75,17 +77,17 @@ def _entry(name: str, root: Path | None) -> DatasetEntry:
 
 
 def _how(name: str) -> str:
-    """The command, and the page and files of what only a person can fetch."""
+    """Return the command, with the site and the files that only a person can get."""
     command = f"dmltune data prepare {name}"
     releases = RELEASES.get(name, ())
     if any(release.fetchable for release in releases):
         return command
-    ways = [f"{' and '.join(file.name for file in one.files)} ({one.home})" for one in releases]
+    ways = [f"{' and '.join(file.name for file in release.files)} ({release.home})" for release in releases]
     return f"{command} --archive FILE" + (f" with {' or '.join(ways)}" if ways else "")
 
 
 def _folder(source: object, root: Path | None) -> Path | None:
-    """Where a loader found its lists; faces have none, their folder is the data root or in it."""
+    """Return the folder with the lists; faces have no lists, and return the data root."""
     from dmltune.data.catalog._files import Source
 
     if not isinstance(source, Source):
@@ -94,5 +96,5 @@ def _folder(source: object, root: Path | None) -> Path | None:
 
 
 def _first_sentence(text: str) -> str:
-    """`CUB-200-2011: 11,788 photos of 200 birds in the original layout`."""
+    """Return the first sentence: `CUB-200-2011: 11,788 photos of 200 birds in the original layout`."""
     return " ".join(text.split()).split(". ")[0].rstrip(".")

@@ -1,15 +1,12 @@
-"""Whether a copy of a data set is whole: every file is there, opens and decodes to its end, none lies in both
-parts, and there are as many as were published.
+"""Verify a copy of a data set: every file exists and decodes, none is in both parts, and none is lacking.
 
-A file is read once and decoded at full size, on threads: Pillow and hashlib let go of the interpreter.
+A file is read once and decoded at full size, on threads: Pillow and hashlib release the interpreter's lock.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,9 +15,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from dmltune.data import catalog
+from dmltune.data.decoding import UnreadableImageError, verify_content
+from dmltune.data.files import open_regular, printable
 from dmltune.data.images import ImageSet, Part
 from dmltune.errors import UserError
 
@@ -31,7 +29,7 @@ BEGINNINGS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"RIFF
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a file, or (kind "count", no file) with a part."""
+    """What is wrong with a file or, without a file (kind "count"), with a part. `text` is printable."""
 
     part: Part
     kind: Kind
@@ -41,7 +39,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Half:
-    """A part as it is listed beside what was published (None: not known). `alone`: classes with one image."""
+    """The counts of a part, and those that were published (None: not known).
+
+    `alone` is the number of classes with one image.
+    """
 
     part: Part
     images: int
@@ -53,8 +54,10 @@ class Half:
 
 @dataclass(frozen=True)
 class VerificationReport:
+    """The result. `folder` is the common folder of all files, None where images are not files."""
+
     name: str
-    folder: Path | None  # that all files are in; None where images are not files
+    folder: Path | None
     parts: tuple[Half, ...]
     faults: tuple[Fault, ...]
 
@@ -65,7 +68,7 @@ class VerificationReport:
 
 @dataclass(frozen=True)
 class Step:
-    """So many images of all are looked at; the last step has the report."""
+    """Progress: `done` of `total` images. The last step has the report."""
 
     done: int
     total: int
@@ -73,8 +76,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A file that was looked at. Without `kind` it is a whole image; `digest` is "" where it has no bytes."""
+class FileState:
+    """The digest of a file ("" when it has no bytes), and the kind of its fault, if it has one."""
 
     digest: str = ""
     kind: Kind | None = None
@@ -82,23 +85,25 @@ class Seen:
 
 
 def verify(name: str, root: Path | None = None, workers: int | None = None, **options: Any) -> Iterator[Step]:
-    """Looks at every image of both parts. A set that is not there at all is a UserError.
+    """Read every image of both parts. A set that is missing altogether is a UserError.
 
     Images that are not files (glyphs, records of CIFAR) are read as training reads them.
     """
     listed = {part: catalog.files(name, part, root, **options) for part in get_args(Part)}
-    files = list(dict.fromkeys(file for _, found in listed.values() for file in found))
-    seen: dict[Path, Seen] = {}
+    files = list(dict.fromkeys(file for _, files in listed.values() for file in files))
+    states: dict[Path, FileState] = {}
     faults: list[Fault] = []
     jobs: list[Callable[[], int]] = [
-        partial(_look_at, files[start : start + CHUNK], seen) for start in range(0, len(files), CHUNK)
+        partial(_read_files, files[start : start + CHUNK], states) for start in range(0, len(files), CHUNK)
     ]
     total = len(files)
-    for images, found in listed.values():
-        if not found:
+    for images, part_files in listed.values():
+        if not part_files:
             total += len(images)
             starts = range(0, len(images), CHUNK)
-            jobs += [partial(_read, images, range(len(images))[at : at + CHUNK], faults) for at in starts]
+            jobs += [
+                partial(_read_images, images, range(len(images))[at : at + CHUNK], faults) for at in starts
+            ]
     yield Step(0, total)
     done = 0
     pool = ThreadPoolExecutor(workers or len(os.sched_getaffinity(0)))
@@ -109,75 +114,72 @@ def verify(name: str, root: Path | None = None, workers: int | None = None, **op
                 yield Step(done, total)
     finally:
         pool.shutdown(cancel_futures=True)
-    for part, (_, found) in listed.items():
-        faults += [
-            Fault(part, kind, file, seen[file].text)
-            for file in found
-            if (kind := seen[file].kind) is not None
-        ]
-    faults += _in_both(listed["train"][1], listed["test"][1], seen)
+    for part, (_, part_files) in listed.items():
+        broken = ((file, states[file]) for file in part_files)
+        faults += [Fault(part, state.kind, file, state.text) for file, state in broken if state.kind]
+    faults += _in_both(listed["train"][1], listed["test"][1], states)
     halves = tuple(_half(images) for images, _ in listed.values())
-    faults += [fault for half in halves for fault in _too_few(half)]
+    faults += [fault for half in halves for fault in _count_faults(half)]
     folder = Path(os.path.commonpath([file.absolute().parent for file in files])) if files else None
     yield Step(total, total, VerificationReport(name, folder, halves, tuple(faults)))
 
 
-def look(file: Path) -> Seen:
-    """Read, recognised and decoded to the last pixel, or what is wrong with it."""
+def state_of(file: Path) -> FileState:
+    """Read a file and decode it to the last pixel."""
     try:
-        content = file.read_bytes()
+        with open_regular(file, "rb") as stream:
+            content: bytes = stream.read()
     except FileNotFoundError:
-        return Seen(kind="missing", text="listed, but not there")
+        return FileState(kind="missing", text="listed, but missing")
     except (OSError, ValueError) as error:
-        return Seen(kind="unreadable", text=getattr(error, "strerror", None) or str(error))
+        return FileState(kind="unreadable", text=getattr(error, "strerror", None) or str(error))
     if not content:
-        return Seen(kind="empty", text="0 bytes")
+        return FileState(kind="empty", text="0 bytes")
     digest = hashlib.blake2b(content, digest_size=16).hexdigest()
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            image.load()
-    except UnidentifiedImageError:
-        return Seen(digest, *_not_identified(content))
-    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
-        text = " ".join(str(error).split())
-        return Seen(digest, "truncated" if "truncated" in text.lower() else "unreadable", text)
-    return Seen(digest)
+        verify_content(content)
+    except UnreadableImageError as error:
+        if error.unidentified:
+            return FileState(digest, *_unidentified(content))
+        return FileState(
+            digest, "truncated" if "truncated" in str(error).lower() else "unreadable", str(error)
+        )
+    return FileState(digest)
 
 
-def _not_identified(content: bytes) -> tuple[Kind, str]:
-    """A page that a server sent in place of the image is told from the beginning of an image."""
+def _unidentified(content: bytes) -> tuple[Kind, str]:
+    """Distinguish the beginning of an image from a web page and from other bytes."""
     for beginning, form in BEGINNINGS.items():
         if content.startswith(beginning):
             return "truncated", f"begins as {form} and ends after {len(content)} bytes"
-    start = content[:40].decode("utf-8", errors="replace")
-    words = " ".join(start.split())
-    if words.isprintable() and "\ufffd" not in words[:-1]:
-        return "no image", f"text: {words}"
+    start = " ".join(content[:40].decode("utf-8", errors="replace").split())
+    if start.isprintable() and "\ufffd" not in start[:-1]:
+        return "no image", f"text: {start}"
     return "no image", f"begins with the bytes {content[:8].hex(' ')}"
 
 
-def _look_at(files: Sequence[Path], seen: dict[Path, Seen]) -> int:
-    seen.update((file, look(file)) for file in files)
+def _read_files(files: Sequence[Path], states: dict[Path, FileState]) -> int:
+    states.update((file, state_of(file)) for file in files)
     return len(files)
 
 
-def _read(images: ImageSet, indices: range, faults: list[Fault]) -> int:
+def _read_images(images: ImageSet, indices: range, faults: list[Fault]) -> int:
     try:
         images.read(indices)
     except UserError as error:
-        faults.append(Fault(images.part, "unreadable", None, str(error)))
+        faults.append(Fault(images.part, "unreadable", None, printable(str(error))))
     return len(indices)
 
 
-def _in_both(train: Sequence[Path], test: Sequence[Path], seen: dict[Path, Seen]) -> Iterator[Fault]:
-    """The same bytes to train with and to test: what is measured is then memory."""
-    first = {seen[file].digest: file for file in reversed(train)}
+def _in_both(train: Sequence[Path], test: Sequence[Path], states: dict[Path, FileState]) -> Iterator[Fault]:
+    """Yield test files with the same bytes as a training file: they would test what was memorised."""
+    first = {states[file].digest: file for file in reversed(train)}
     for file in dict.fromkeys(test):
-        digest = seen[file].digest
+        digest = states[file].digest
         if digest and digest in first:
             other = first[digest]
             text = "listed in train too" if other == file else f"the same bytes as {other} in train"
-            yield Fault("test", "in both parts", file, text)
+            yield Fault("test", "in both parts", file, printable(text))
 
 
 def _half(images: ImageSet) -> Half:
@@ -186,8 +188,8 @@ def _half(images: ImageSet) -> Half:
     return Half(images.part, len(images), images.num_classes, *whole, alone)
 
 
-def _too_few(half: Half) -> Iterator[Fault]:
-    """Or too many."""
+def _count_faults(half: Half) -> Iterator[Fault]:
+    """Yield a fault for a number of images or classes that is not as published."""
     for have, whole, what in (
         (half.images, half.published_images, "images"),
         (half.classes, half.published_classes, "classes"),

@@ -1,72 +1,52 @@
-"""A folder to make something in: for one process at a time, and gone afterwards, sooner or later."""
+"""A temporary folder beside the one to be made, for one process at a time."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from dmltune.data.files import locked
 from dmltune.errors import UserError
+
+LOCK = "lock"
 
 
 @contextlib.contextmanager
 def workspace(folder: Path) -> Iterator[Path]:
-    """An empty sibling of `folder` to make it in: `.NAME.partial`.
+    """Yield an empty folder inside `.NAME.partial` beside `folder`; it is removed after the block.
 
-    What is wanted of it is renamed while the block lasts, itself or something in it; the rest is removed.
-    What a killed process left there is removed by the next one. Two processes at once: the second is refused.
+    The caller renames it, or parts of it, to keep them. What a killed process left is removed. While another
+    process is in its block, this one is refused.
     """
     place = folder.with_name(f".{folder.name}.partial")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        held = _hold(place)
-    except OSError as error:
-        raise UserError(
-            f"{place} must be a folder that can be made and written ({error.strerror}); choose another place"
-            " or remove what is there."
-        ) from error
-    try:
-        yield place
-    finally:
-        if _is(held, place):  # else it has been renamed, and this name may be another process's by now
-            shutil.rmtree(place, ignore_errors=True)
-        os.close(held)
-
-
-def _hold(place: Path) -> int:
-    """Make, lock and empty the folder. The lock is on the folder itself: a killed process leaves none."""
-    while True:
-        place.mkdir(exist_ok=True)
+    with contextlib.ExitStack() as stack:
         try:
-            held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            continue  # its owner has just finished
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(held)
-            raise UserError(f"another process is at work in {place}; wait until it is done.") from error
-        except OSError:
-            pass  # a network file system without locks
-        if _is(held, place):
+            place.mkdir(parents=True, exist_ok=True)
+            if place.is_symlink():
+                raise OSError(None, "it is a link")
+            stack.enter_context(locked(place / LOCK, f"at work in {place}", patience=0))
             _clear(place)
-            return held
-        os.close(held)
+            (place / "new").mkdir()
+        except OSError as error:
+            raise UserError(
+                f"{place} must be a folder that can be made and written ({error.strerror}); choose another"
+                " place or remove what is there."
+            ) from error
+        try:
+            yield place / "new"
+        finally:
+            _clear(place)
+            with contextlib.suppress(OSError):  # another process has entered it
+                (place / LOCK).unlink()
+                place.rmdir()
 
 
 def _clear(place: Path) -> None:
-    for left in place.iterdir():
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left)
-        else:
-            left.unlink()
-
-
-def _is(held: int, place: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(held), os.lstat(place))
-    except FileNotFoundError:
-        return False
+    """Remove all entries but the lock."""
+    for entry in place.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != LOCK:
+            entry.unlink()

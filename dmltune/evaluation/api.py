@@ -63,7 +63,7 @@ def evaluate(
     space.
 
     `clustering` adds NMI and F1 of k-means with as many clusters as classes. `pairs` (a list that
-    data.pair_lists reads) adds accuracy and TAR at FAR of whether two images show the same.
+    data.pairs reads) adds accuracy and TAR at FAR of whether two images show the same.
     """
     if split is not None and split not in SPLITS:
         raise UserError(f"--split must be validation or test; got '{split}'{nearest(split, SPLITS)}")

@@ -24,6 +24,7 @@ from dmltune.search.sampling import Proposal, as_template
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord, TrialRole, Watch
 from dmltune.search.state import TrialState as RecordState
 from dmltune.search.study import Study
+from dmltune.search.untrained import UntrainedMeasures
 from dmltune.search.watching import Watcher
 from dmltune.store import Store
 from dmltune.train.orders import TrialReport
@@ -62,6 +63,7 @@ class TrialRecords:
         self._sessions: dict[int, float] = {}  # number → when this session began to work on it
         self._reports: dict[int, TrialReport] = {}
         self._runs: dict[int, TrackedRun] = {}
+        self.untrained = UntrainedMeasures(self.study)
         self._models: set[int] = set(self.study.attribute("models", []))  # stored as artifacts
         for trial in self.study.trials():
             state.put(_record(trial, state.mode))
@@ -129,13 +131,15 @@ class TrialRecords:
         self._show("started", record)
         return record
 
-    def progress(self, number: int, report: TrialReport) -> None:
+    def progress(self, number: int, report: TrialReport, experiment: Experiment) -> None:
         """Write one validation. A step that is written already is not written again."""
         self._reports[number] = report
         record = self.state.rows[number]
         if report.failure:
             return
         record.seconds = time.time() - self._sessions[number]
+        if report.step == 0:
+            self.untrained.store(experiment, report.metrics)
         if report.step not in self.study.trial(number).intermediate_values:
             self._runs[number].log(report)
             if report.score is not None:

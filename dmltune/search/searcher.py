@@ -36,6 +36,13 @@ class Dispatch:
     concurrent: int
 
 
+@dataclass(frozen=True)
+class _LiveTrial:
+    number: int
+    order_id: str
+    experiment: Experiment
+
+
 class StudySearcher(Searcher):
     """Interrupted trials first, then the reference (trial 0), the baseline, and the sampler's proposals."""
 
@@ -58,7 +65,7 @@ class StudySearcher(Searcher):
         self.failure: Exception | None = None  # Tune would call it the trial's; it ends the search
         self.paused: set[str] = set()  # Tune's ids; a paused trial holds no worker group
         self._waiting = deque(records.interrupted())
-        self._live: dict[str, tuple[int, str]] = {}  # Tune's id → trial number, order id
+        self._live: dict[str, _LiveTrial] = {}  # by Tune's id
 
     # ---- what Tune calls
 
@@ -77,24 +84,25 @@ class StudySearcher(Searcher):
         record = self._next()
         if record is None:
             return Searcher.FINISHED
-        order = self._dispatch.make_order(record, self._experiment_of(record))
-        self._live[trial_id] = (record.number, order.id)
+        experiment = self._experiment_of(record)
+        order = self._dispatch.make_order(record, experiment)
+        self._live[trial_id] = _LiveTrial(record.number, order.id, experiment)
         protected = record.role != "search"
         return {"order": json.dumps(vars(order)), "protected": protected, **self._dispatch.address}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         if trial_id not in self._live:
             return
-        number, order_id = self._live.pop(trial_id)
-        self._dispatch.close_order(order_id)
+        trial = self._live.pop(trial_id)
+        self._dispatch.close_order(trial.order_id)
         with self._noting_failures():
             why = "lost: its Tune actor died" if error else "stopped early by the scheduler"
-            self._records.close(number, why)
+            self._records.close(trial.number, why)
 
     def record(self, trial_id: str, report: TrialReport) -> None:
-        if trial_id in self._live:
+        if trial := self._live.get(trial_id):
             with self._noting_failures():
-                self._records.progress(self._live[trial_id][0], report)
+                self._records.progress(trial.number, report, trial.experiment)
 
     @contextlib.contextmanager
     def _noting_failures(self) -> Iterator[None]:

@@ -81,7 +81,8 @@ def _searcher(
     def make_order(record: TrialRecord, point: Experiment) -> Order:
         folder = records.trial_folder(record.number)
         order_id = f"{records.state.name}/{record.number:04d}"
-        return Order.of(order_id, point, folder, locations, pool.plan.threads)
+        untrained = records.untrained.get(point)
+        return Order.of(order_id, point, folder, locations, pool.plan.threads, untrained=untrained)
 
     # a resumed search does not draw the same points again
     seed = experiment.seed + 1000 * len(records.trials())

@@ -112,6 +112,7 @@ def build_objective(experiment: Experiment, feed: ImageFeed) -> Objective:
     dim, classes, chosen = dimensions(experiment), feed.num_classes, experiment.references
     refs = references.load(chosen.name, classes, dim, **chosen.parameters)
     loss = losses.load(experiment.loss.name, classes, dim, **experiment.loss.parameters)
+    torch.manual_seed(experiment.seed)  # the network is the same whatever the loss and references draw
     embedder = build_embedder(experiment, refs.normalise)
     if not learns(embedder):
         raise UserError(

@@ -50,7 +50,7 @@ def run_trial(
                 return
             number, busy_s = report.number + 1, report.metrics["fit_seconds"]
         began = time.perf_counter()
-        for progress in fit(run, should_stop):
+        for progress in fit(run, should_stop, order.untrained):
             if progress.reason == "stopped":
                 return
             busy_s += time.perf_counter() - began

@@ -122,7 +122,7 @@ OUTSIDE = {
     "C:/evil.txt": "is absolute",
     "..\\evil.txt": "has a backslash",
     "a\nb.txt": "control character",
-    "/".join(["deep"] * 40): "has 40 names on its way",
+    "/".join(["deep"] * 40): "has a path of 40 names",
     "good.txt": "is in it twice",
     "./good.txt": "is in it twice",
     "good.txt/below.txt": "is in it twice",
@@ -193,7 +193,7 @@ def test_a_zip_packed_in_an_unknown_way_is_refused(tmp_path: Path) -> None:
     content = bytearray(archive.read_bytes())
     struct.pack_into("<H", content, content.index(b"PK\x01\x02") + 10, 9)
     archive.write_bytes(content)
-    assert "packed in a way that is not known here (method 9)" in refusal(archive)
+    assert "compressed by a method that is not supported (9)" in refusal(archive)
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
@@ -235,7 +235,7 @@ def test_the_disk_must_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "needs more than the 4.0 kB that are free; free some room" in refusal(archive)
     with pytest.raises(UserError, match=r"must have room for 1\.5 GB; it has 512 bytes\. Free some"):
         monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: type("", (), {"free": 512}))
-        archives.need_room(tmp_path, 1_500_000_000)
+        archives.require_room(tmp_path, 1_500_000_000)
 
 
 def test_an_archive_in_an_archive_stays_packed(tmp_path: Path) -> None:
@@ -247,9 +247,9 @@ def test_an_archive_in_an_archive_stays_packed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"\n<!DOCTYPE html><html>Log in</html>", "it is a web page, no archive; fetch the file"),
-        (b"7z\xbc\xaf\x27\x1c" * 500, "damaged or no archive"),
-        (b"", "damaged or no archive"),
+        (b"\n<!DOCTYPE html><html>Log in</html>", "it is a web page; fetch the file"),
+        (b"7z\xbc\xaf\x27\x1c" * 500, "damaged or not an archive"),
+        (b"", "damaged or not an archive"),
     ],
 )
 def test_what_is_no_archive_is_refused(content: bytes, why: str, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_what_is_no_archive_is_refused(content: bytes, why: str, tmp_path: Path)
 def test_a_missing_archive_and_a_folder_that_is_there_already_are_one_line(tmp_path: Path) -> None:
     assert "cannot be unpacked (No such file or directory" in refusal(tmp_path / "none.zip")
     (tmp_path / "out").mkdir()
-    with pytest.raises(UserError, match=r"out must not be there yet; remove it or choose"):
+    with pytest.raises(UserError, match=r"out must not exist yet; remove it or choose"):
         extract(pack(tmp_path / "birds.zip", FILES), tmp_path / "out")
     assert everything(tmp_path / "out") == []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dmltune.data import cache
+from dmltune.data import cache, files
 from dmltune.data.cache import cache_folder, cached, trim
 from dmltune.errors import UserError
 
@@ -222,10 +222,10 @@ def test_a_limit_that_is_no_size_is_refused_before_building(
         cached("entry", never, read)
 
 
-def test_who_waits_long_for_another_builder_is_told(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_a_long_wait_for_another_builder_is_logged(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cache, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(files, "PATIENCE_SECONDS", 0.05)
     other = subprocess.Popen([sys.executable, "-c", TWO_BUILDERS, str(tmp_path), "1"], stdout=-1)
     try:
         while not (tmp_path / "built-1").exists():
@@ -234,16 +234,16 @@ def test_who_waits_long_for_another_builder_is_told(
         assert cached("entry", never, read) == "whole"
     finally:
         other.communicate(timeout=60)
-    assert capsys.readouterr().err == "another process makes entry; waiting for it …\n"
+    assert caplog.messages == ["another process is building entry; waiting for it"]
 
 
-def test_memory_that_belongs_to_somebody_else_or_is_not_there_is_one_clear_line(
+def test_memory_of_another_user_or_missing_memory_is_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "MEMORY", tmp_path / "missing")
-    with pytest.raises(UserError, match=r"cannot be kept in memory.*; keep them on disk or none\."):
+    with pytest.raises(UserError, match=r"cannot be cached in memory.*; use --cache disk or none\."):
         cached("entry", build, read, in_memory=True)
     monkeypatch.setattr(cache, "MEMORY", tmp_path)
     (tmp_path / f"dmltune-{os.getuid()}").symlink_to(tmp_path)
-    with pytest.raises(UserError, match="belongs to somebody else"):
+    with pytest.raises(UserError, match="belongs to another user"):
         cached("entry", build, read, in_memory=True)

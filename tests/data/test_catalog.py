@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from io import BufferedReader
 from pathlib import Path
 from typing import get_args
 
@@ -111,13 +112,13 @@ def test_training_touches_no_test_image_and_a_missing_one_is_named(
 ) -> None:
     root = tiny_layouts.write(name, tmp_path, 2, 2)
     opened: list[Path] = []
-    really_open = Image.open
+    image_open = Image.open
 
-    def noting_open(file: Path) -> Image.Image:
-        opened.append(file)
-        return really_open(file)
+    def recorded_open(stream: BufferedReader) -> Image.Image:
+        opened.append(Path(stream.name))
+        return image_open(stream)
 
-    monkeypatch.setattr(Image, "open", noting_open)
+    monkeypatch.setattr(Image, "open", recorded_open)
     whole, test = (catalog.load(name, part, root) for part in ("train", "test"))
     test.read(range(len(test)))
     assert len(set(opened)) == len(test)

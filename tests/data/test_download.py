@@ -10,7 +10,7 @@ import pytest
 from data.loopback import serve
 
 from dmltune.data import download as module
-from dmltune.data.download import check, download
+from dmltune.data.download import download, verify_file
 from dmltune.errors import UserError
 
 CONTENT = random.Random(0).randbytes(400_000)
@@ -61,8 +61,8 @@ def test_what_an_earlier_run_left_is_continued(tmp_path: Path, monkeypatch: pyte
     file = tmp_path / "birds.tgz"
     monkeypatch.setattr(module, "RETRIES", 0)
     with serve(content=CONTENT, breaks=[100_000, 30_000]) as site:
-        assert "(the connection broke off after 100.0 kB of 400.0 kB)" in failure(site.url, file)
-        assert "; 130.0 kB of it are kept and continued, or fetch it" in failure(site.url, file)
+        assert "(the connection ended after 100.0 kB of 400.0 kB)" in failure(site.url, file)
+        assert "try again later (it continues after 130.0 kB), or fetch it" in failure(site.url, file)
         assert sorted(os.listdir(tmp_path)) == ["birds.tgz.part", "birds.tgz.part.tag"]
         download(site.url, file, SHA)
         assert site.asked[-1] == ("/birds.tgz", "bytes=130000-")
@@ -137,9 +137,7 @@ def test_a_server_that_tells_no_size_sends_neither_more_nor_less_than_is_publish
             assert "must have the checksum" in failure(site.url, tmp_path / "birds.tgz", size=length)
         else:
             site.breaks = [1000]
-            assert "broke off after 1.0 kB of 400.0 kB" in failure(
-                site.url, tmp_path / "birds.tgz", size=length
-            )
+            assert "ended after 1.0 kB of 400.0 kB" in failure(site.url, tmp_path / "birds.tgz", size=length)
 
 
 def test_errors_that_may_pass_are_waited_for_ever_longer(
@@ -206,17 +204,19 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_a_file_on_the_disk_is_checked_by_size_and_checksum(tmp_path: Path) -> None:
     file = tmp_path / "birds.tgz"
     file.write_bytes(CONTENT)
-    check(file, SHA, len(CONTENT))
-    check(file, "")
+    verify_file(file, SHA, len(CONTENT))
+    verify_file(file, "")
     with pytest.raises(
         UserError, match=r"birds\.tgz must have 7 bytes and the checksum sha256:[0-9a-f]+; got 400,000 b"
     ):
-        check(file, SHA, 7)
-    with pytest.raises(UserError, match=r"birds\.tgz must have 7 bytes; got 400,000 bytes\. It is torn or"):
-        check(file, "", 7)
+        verify_file(file, SHA, 7)
+    with pytest.raises(
+        UserError, match=r"birds\.tgz must have 7 bytes; got 400,000 bytes\. It is incomplete or"
+    ):
+        verify_file(file, "", 7)
     with pytest.raises(
         UserError, match=r"birds\.tgz must have the checksum md5 0+; got [0-9a-f]{32}\. It is"
     ):
-        check(file, "md5:" + "0" * 32)
+        verify_file(file, "md5:" + "0" * 32)
     with pytest.raises(UserError, match=r"none cannot be read \(No such file"):
-        check(tmp_path / "none", SHA)
+        verify_file(tmp_path / "none", SHA)

@@ -116,7 +116,7 @@ def test_a_link_is_followed_inside_only_and_a_circle_of_links_ends(tmp_path: Pat
     assert (own(part, base).labels_N == 0).sum() >= 4
     elsewhere = photos(tmp_path / "elsewhere", ["c"], each=1)
     (base / "a" / "x.jpg").symlink_to(elsewhere / "c" / "0.jpg")
-    with pytest.raises(UserError, match=r"own: .*photos/a/x\.jpg is a link out of .*photos; put what it"):
+    with pytest.raises(UserError, match=r"own: .*photos/a/x\.jpg is a link out of .*photos; put its"):
         own(part, base)
 
 
@@ -216,7 +216,7 @@ def test_folders_that_say_no_halves_are_refused_with_the_remedy(tmp_path: Path) 
     with pytest.raises(UserError, match=r"own: no image in .*/test; put a folder for each class there"):
         own("test", tmp_path)
     photos(tmp_path / "test", ["b", "c"], each=1)
-    with pytest.raises(UserError, match=r"own: class 'b' is in train and in test of .*; to test takes other"):
+    with pytest.raises(UserError, match=r"own: class 'b' is in train and in test of .*; train and test must"):
         own("train", tmp_path)
     (tmp_path / "val").mkdir()
     with pytest.raises(UserError, match=r"has a folder val, but validation classes are taken from train"):
@@ -226,7 +226,7 @@ def test_folders_that_say_no_halves_are_refused_with_the_remedy(tmp_path: Path) 
 def test_a_half_without_a_class_says_how_to_deal_otherwise(tmp_path: Path) -> None:
     photos(tmp_path, ["alone"], each=1)
     assert own("train", tmp_path).num_classes == 1
-    with pytest.raises(UserError, match=r"has no class for the test half; add classes, or say which train"):
+    with pytest.raises(UserError, match=r"has no class for the test half; add classes, or define the halves"):
         own("test", tmp_path)
 
 

@@ -48,7 +48,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (tmp_path / "memory").mkdir()
     monkeypatch.setattr(cache, "MEMORY", tmp_path / "memory")
     yield tmp_path / "cache"
-    cache._let_go()
+    cache._release_memory()
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_the_mode_comes_from_the_argument_then_the_environment_then_is_disk(
     monkeypatch.delenv("DMLTUNE_IMAGE_CACHE")
     at_size(photos.set, 8)
     assert the_entry(own_cache).name.startswith("photos-train-10px-k1-")
-    with pytest.raises(UserError, match=r"modes disk, memory, none; got 'dsk'; did you mean 'disk'\?"):
+    with pytest.raises(UserError, match=r"one of disk, memory, none; got 'dsk'; did you mean 'disk'\?"):
         at_size(photos.set, 8, "dsk")
 
 
@@ -162,27 +162,34 @@ def test_progress_announces_the_size_and_counts_every_image_with_the_time_left(
     assert last[2].endswith("px: done in 0 s")
 
 
-def test_what_takes_long_is_said_on_stderr_and_what_does_not_is_not(
-    photos: Photos, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_only_packing_that_takes_long_is_logged_and_nothing_is_printed(
+    photos: Photos,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "dmltune")
     at_size(photos.set, 8)
-    assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(packed, "QUIET_SECONDS", 0.0)
+    assert not caplog.messages
+    monkeypatch.setattr(packed, "LOGGED_SECONDS", 0.0)
     at_size(photos.set, 9)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert [line.split(" at ")[0] for line in said.err.splitlines()] == [
-        "packing 1,100 images of photos (train)"
-    ] * 2
+    monkeypatch.setattr(packed, "LOG_EVERY", 0.0)
+    at_size(photos.set, 10)
+    numbers = [message.split(" px")[0].rpartition(" ")[2] for message in caplog.messages]
+    assert numbers[:3] == ["11", "11", "12"]  # the first and the last line of one, all of the other
+    assert len(numbers) > 6
+    assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("mode", "remedy"), [("disk", "set DMLTUNE_CACHE to"), ("memory", "--cache disk")])
+@pytest.mark.parametrize(
+    ("mode", "remedy"), [("disk", "set DMLTUNE_CACHE to"), ("memory", "use --cache disk")]
+)
 def test_without_room_it_is_refused_before_anything_is_written(
     photos: Photos, own_cache: Path, monkeypatch: pytest.MonkeyPatch, mode: str, remedy: str
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=200_000))
     with pytest.raises(
-        UserError, match=rf"needs 0\.4 MB; .* has 0\.2 MB: {remedy}.* or read .* --cache none"
+        UserError, match=rf"needs 0\.4 MB; .* has 0\.2 MB: {remedy}.* or --cache none, which reads"
     ):
         at_size(photos.set, 8, mode)
     assert not list(own_cache.rglob("shard-*"))

@@ -65,7 +65,7 @@ def test_it_says_what_was_done_and_what_is_not_as_published(tmp_path: Path) -> N
         classes=200,
         images=200,
         notes=(
-            "mine.zip is no published file: there is no checksum of it",
+            "mine.zip is not a published file: its checksum is not known",
             f"unpacked as {folder}",
             "train: 100 images of 100 classes; NOT as published: 100 of 5,864 images, 100 of 100 classes",
             "test: 100 images of 100 classes; NOT as published: 100 of 5,924 images, 100 of 100 classes",
@@ -80,7 +80,7 @@ def test_the_second_time_nothing_is_done(tmp_path: Path) -> None:
     archive.write_text("not looked at again")
     for where in (root, root / "Stanford_Online_Products"):
         again = prepare("sop", where, archive)
-        assert again.notes[0] == f"{first.folder} was there: nothing was done"
+        assert again.notes[0] == f"{first.folder} exists: nothing was done"
         assert (again.images, again.classes, again.folder) == (first.images, first.classes, first.folder)
     assert {file: file.stat().st_mtime_ns for file in root.rglob("*")} == files
 
@@ -110,7 +110,7 @@ def test_a_release_of_several_files_is_found_beside_the_one_that_is_named(
     last.rename(tmp_path / "elsewhere.mat")
     why = refusal("cars196", tmp_path / "third", shop / known[0].name)
     assert f"shop has no {known[-1].name}: put all of them into one folder" in why
-    assert "shop has not all files of a release of cars196: get " in refusal(
+    assert "shop lacks files of every release of cars196: get " in refusal(
         "cars196", tmp_path / "third", shop
     )
 
@@ -191,7 +191,7 @@ def test_a_published_file_with_a_wrong_checksum_is_refused_with_its_remedy(tmp_p
     archive = packed("cub", tmp_path, per_class=1).rename(tmp_path / "CUB_200_2011.tgz")
     why = refusal("cub", tmp_path / "data", archive)
     assert "CUB_200_2011.tgz must have 1,150,585,339 bytes and the checksum md5:97ec" in why
-    assert "fetch it again. If it is an archive of your own, give it a name of its own." in why
+    assert "fetch it again. If it is an archive of your own, rename it." in why
     archive = packed("sop", tmp_path, "Stanford_Online_Products")
     why = refusal("sop", tmp_path / "data", archive)
     assert (
@@ -222,7 +222,7 @@ def test_a_copy_that_is_there_but_not_whole_is_neither_taken_nor_overwritten(tmp
     root = tmp_path / "data"
     (root / "Stanford_Online_Products").mkdir(parents=True)
     why = refusal("sop", root, archive)
-    assert "Stanford_Online_Products is no whole sop; move it away and prepare sop again." in why
+    assert "Stanford_Online_Products is not a complete sop; move it away and prepare sop again." in why
     (root / "Stanford_Online_Products").rmdir()
     prepare("sop", root, archive)
     next(root.rglob("*.JPG")).unlink()
@@ -264,8 +264,8 @@ def test_what_was_fetched_is_kept_when_there_is_no_room_to_unpack_it(
             patch.setattr(archives.shutil, "disk_usage", lambda _: type("", (), {"free": 1000}))
             assert "data must have room for " in refusal("sop", root)
             assert not site.asked
-            patch.setattr(obtain, "need_room", lambda *_: None)
-            with pytest.raises(UserError, match=r"partial must have room for .*; it has 1\.0 kB"):
+            patch.setattr(obtain, "require_room", lambda *_: None)
+            with pytest.raises(UserError, match=r"partial/new must have room for .*; it has 1\.0 kB"):
                 prepare("sop", root)
         assert os.listdir(root) == [".Stanford_Online_Products.download"]
         prepare("sop", root)
@@ -286,13 +286,13 @@ def test_what_no_program_can_fetch_is_refused_with_the_place_where_a_person_gets
 def test_what_is_installed_needs_no_archive(tmp_path: Path) -> None:
     prepared = prepare("digits", tmp_path / "data")
     assert prepared.images == 1797
-    assert prepared.notes[0] == "nothing to fetch or unpack: it is installed with dmltune"
+    assert prepared.notes[0] == "nothing to fetch or unpack: it comes with dmltune"
     assert not (tmp_path / "data").exists()
 
 
 def test_an_unknown_name_a_missing_archive_and_a_root_that_is_a_file_are_one_line(tmp_path: Path) -> None:
     assert "no data set 'cup'; did you mean 'cub'?" in refusal("cup", tmp_path)
-    assert "--archive must be a file that is there; got " in refusal("cub", tmp_path, tmp_path / "none.tgz")
+    assert "--archive must be an existing file; got " in refusal("cub", tmp_path, tmp_path / "none.tgz")
     root = tmp_path / "data"
     root.write_text("a file")
     assert "must be a folder that can be made and written (" in refusal("sop", root, packed("sop", tmp_path))

@@ -34,7 +34,7 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "MEMORY", tmp_path)
     yield
-    cache._let_go()
+    cache._release_memory()
 
 
 def started(root: Path, augment: str) -> tuple[Run, list[float]]:

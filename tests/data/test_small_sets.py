@@ -172,7 +172,7 @@ def test_broken_files_are_one_clear_line(tmp_path: Path) -> None:
         (b"\x1f\x8b\x08 torn", r"mnist: .*\.gz cannot be read"),
         (
             packed(b"\0\0\x0d\x01\0\0\0\x0a" + bytes(10)),
-            r"\.gz is no idx file of bytes in 1 dimensions",
+            r"\.gz is not an idx file of bytes in 1 dimensions",
         ),
         (
             packed(idx(np.zeros(10, np.uint8))[:-1]),

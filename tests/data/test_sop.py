@@ -32,7 +32,7 @@ def test_training_does_not_read_the_list_of_the_test_products(tmp_path: Path) ->
     ("line", "message"),
     [
         ("7 4 1", r"Ebay_train\.txt, line 8: 4 columns expected, got 3; fetch"),
-        ("7 four 1 sofa_final/x.JPG", r"Ebay_train\.txt has a word where a number belongs"),
+        ("7 four 1 sofa_final/x.JPG", r"Ebay_train\.txt has text in place of a number"),
         ("7 4 1 sofa_final/x.JPG", r"sofa_final/x\.JPG is listed in .*Ebay_train\.txt but missing"),
     ],
 )

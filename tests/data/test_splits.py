@@ -157,7 +157,7 @@ def test_a_split_is_a_function_of_its_arguments_and_the_seed_deals_anew() -> Non
             "conventional",
             0,
             30,
-            r"monitors the test classes, and a training half has none; use ablation, fair",
+            r"validates on the test classes, and a training half has none; use ablation, fair",
         ),
         ("ablatoin", 0, 30, "no protocol 'ablatoin'; did you mean 'ablation'?"),
         ("x", 0, 30, "no protocol 'x'; use ablation, fair, tuning, halves"),

@@ -10,7 +10,7 @@ from PIL import Image
 
 from dmltune.data import catalog
 from dmltune.data.survey import survey
-from dmltune.data.verify import VerificationReport, look, verify
+from dmltune.data.verify import VerificationReport, state_of, verify
 from dmltune.errors import UserError
 
 
@@ -113,10 +113,10 @@ def test_an_image_cut_anywhere_is_never_whole(form: str, tmp_path: Path) -> None
     noise = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
     Image.fromarray(noise).save(file, format=form)
     content = file.read_bytes()
-    assert look(file).kind is None
+    assert state_of(file).kind is None
     for share in (0.05, 0.3, 0.6, 0.9):
         file.write_bytes(content[: int(share * len(content))])
-        assert look(file).kind in ("truncated", "unreadable", "no image")
+        assert state_of(file).kind in ("truncated", "unreadable", "no image")
 
 
 def test_sets_that_are_no_files_are_read_as_training_reads_them() -> None:

@@ -1,5 +1,7 @@
-"""The data sets. One is found by its file name: `catalog/cub.py` is `cub` and has `load(part, root,
-**options) -> ImageSet`."""
+"""The data sets, found by file name: `catalog/cub.py` is `cub`.
+
+A module has `load(part, root, **options)`, which returns an ImageSet, or a Listing where images are files.
+"""
 
 from __future__ import annotations
 
@@ -9,62 +11,75 @@ import pkgutil
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from dmltune.data.catalog._files import noting
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import Listing
+from dmltune.data.files import printable
+from dmltune.data.images import ImageSet, Missing, Part
 from dmltune.errors import UserError, nearest
 
 
 def names() -> tuple[str, ...]:
-    """The data sets there are, without importing any of them."""
+    """Return the names of the data sets without importing them."""
     return tuple(
         sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
     )
 
 
-def load(name: str, part: Part, root: Path | None = None, **options: Any) -> ImageSet:
-    """One half of a data set. "train" reads no image and no label of "test" beyond what says which is which.
+def load(
+    name: str, part: Part, root: Path | None = None, *, missing: Missing = "error", **options: Any
+) -> ImageSet:
+    """Return one half of a data set; "train" looks at no image of "test".
 
-    `root` is where data sets are kept (`--data-root`); None means the environment variable DMLTUNE_DATA. An
-    option that is None is not given.
+    `root` is the folder of the data sets (`--data-root`, default $DMLTUNE_DATA). An option that is None is
+    not given. `missing` is for the sets that list image files: with "error" a listed image that does not
+    exist is a UserError, and one that cannot be decoded is a UserError when it is read. With "skip" both are
+    left out, logged, named in `skipped` and part of the fingerprint; every image is decoded once to know it.
     """
+    if missing not in get_args(Missing):
+        raise UserError(
+            f"missing must be 'error' or 'skip'; got '{missing}'{nearest(missing, get_args(Missing))}"
+        )
+    loaded = _loaded(name, part, root, options)
+    return loaded.image_set(missing) if isinstance(loaded, Listing) else loaded
+
+
+def files(name: str, part: Part, root: Path | None = None, **options: Any) -> tuple[ImageSet, list[Path]]:
+    """Return a set as its lists have it, and the files of its images, which may be missing.
+
+    A set whose images are not files has none. The fingerprint of a set of files is not known.
+    """
+    loaded = _loaded(name, part, root, options)
+    return (loaded.images, loaded.files) if isinstance(loaded, Listing) else (loaded, [])
+
+
+def _loaded(name: str, part: Part, root: Path | None, options: dict[str, Any]) -> ImageSet | Listing:
     options = {option: value for option, value in options.items() if value is not None}
     if name not in names():
-        raise UserError(
-            f"no data set '{name}'{nearest(name, names()) or '; there are ' + ', '.join(names()) + '.'}"
-        )
+        known = nearest(name, names()) or f"; there are {', '.join(names())}."
+        raise UserError(f"no data set '{printable(name, 100)}'{known}")
     if part not in get_args(Part):
         raise UserError(
             f"a data set has the parts 'train' and 'test'; got '{part}'{nearest(part, get_args(Part))}"
         )
     loader = importlib.import_module(f"{__name__}.{name}").load
-    known = tuple(inspect.signature(loader).parameters)[2:]
+    accepted = tuple(inspect.signature(loader).parameters)[2:]
     for option in options:
-        if option not in known:
-            raise UserError(f"unknown option '{option}' of data set '{name}'{nearest(option, known)}")
-    return cast(ImageSet, loader(part, root, **options))
-
-
-def files(name: str, part: Part, root: Path | None = None, **options: Any) -> tuple[ImageSet, list[Path]]:
-    """A set as its lists have it, and its files in the order of its images, there or not; none where images
-    are not files. Its fingerprint is not known.
-    """
-    with noting() as noted:
-        images = load(name, part, root, **options)
-    return images, noted
+        if option not in accepted:
+            raise UserError(f"unknown option '{option}' of data set '{name}'{nearest(option, accepted)}")
+    return cast(ImageSet | Listing, loader(part, root, **options))
 
 
 def published(name: str) -> dict[Part, tuple[int | None, int | None]]:
-    """Images and classes of the parts that a data set has whole, as far as they are known."""
+    """Return the published numbers of images and classes of each part, None where not known."""
     numbers: dict[Part, tuple[int | None, int | None]]
     numbers = getattr(importlib.import_module(f"{__name__}.{name}"), "PUBLISHED", {})
     return numbers
 
 
 def lacking(images: ImageSet) -> str:
-    """What a part has of what was published, if not all of it: 12 of 8,054 images, 4 of 98 classes."""
-    found = len(images), images.num_classes
+    """Return what a part lacks of what was published, or "": 12 of 8,054 images, 4 of 98 classes."""
+    counts = len(images), images.num_classes
     full = published(images.name).get(images.part, (None, None))
-    pairs = zip(found, full, ("images", "classes"), strict=True)
+    pairs = zip(counts, full, ("images", "classes"), strict=True)
     known = [(have, whole, what) for have, whole, what in pairs if whole is not None]
     if all(have == whole for have, whole, _ in known):
         return ""

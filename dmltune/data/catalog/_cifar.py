@@ -1,4 +1,4 @@
-"""The binary versions of CIFAR: records of one or two labels and 32 × 32 pixels, red, green and blue apart.
+"""The binary versions of CIFAR: records of one or two labels and 3 planes of 32 × 32 pixels.
 
 Legend: T records.
 """
@@ -18,7 +18,7 @@ PIXELS = 3 * SIDE * SIDE
 
 
 def records(source: Source, files: Sequence[Path], limits: Sequence[int]) -> tuple[Pixels, Pixels]:
-    """(T, labels) and (T, 32, 32, 3) of all files one after the other; a label lies below its limit."""
+    """Return the labels (T, labels) and pixels (T, 32, 32, 3) of all files; labels are below `limits`."""
     size = len(limits) + PIXELS
     parts = []
     for file in files:
@@ -37,10 +37,10 @@ def records(source: Source, files: Sequence[Path], limits: Sequence[int]) -> tup
     return labels, pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
 
 
-def names(source: Source, file: Path, count: int, word: str) -> list[str]:
-    """The lines of a file of names; `class 7` where there is none, for names are not needed."""
+def names(source: Source, file: Path, count: int, kind: str) -> list[str]:
+    """Return the lines of a file of names, or `class 7` and so on without such a file."""
     lines = [line.strip() for line in source.lines(file)] if file.is_file() else []
-    found = [line for line in lines if line]
-    return (
-        found if len(set(found)) == count == len(found) else [f"{word} {number}" for number in range(count)]
-    )
+    listed = [line for line in lines if line]
+    if len(set(listed)) == count == len(listed):
+        return listed
+    return [f"{kind} {number}" for number in range(count)]

@@ -1,26 +1,24 @@
 """Collages (§5.3.2 of the thesis): one image of a class and three of shared classes, stitched 2 × 2.
 
-A collage's label is that of its one image; the three others say nothing about it, because all classes draw
-them from the same few super-classes. Foreground and shared classes are disjoint between training, validation
-and test. Between the parts that is a matter of dealing; between training and validation classes it depends on
-the fold. So every partition of protocol `ablation` has shared classes of its own, and a class takes its three
-images from those of its partition: whichever partition is validated on, its shared classes are new. (Sets for
+A collage's label is that of its one image. The three others carry no information about it, because all
+classes draw them from the same few super-classes. Foreground and shared classes are disjoint between
+training, validation and test. Which classes validate depends on the fold, so every partition of protocol
+`ablation` has its own shared classes: those of the validation partition never occur in training. (Sets for
 all protocols at once would have to be 60, the least common multiple of 3, 4 and 5 partitions: so many that
-the background would tell the classes apart. With the two partitions that train together it tells one bit.)
+the background would identify the classes. With the two partitions that train together it carries one bit.)
 
 Legend: N collages, C foreground classes, P partitions, S = side of a tile, T tiles, M shared classes.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from dmltune.data.images import ImageSet, Ints, Part, Pixels
+from dmltune.data.images import ImageSet, Ints, Part, Pixels, short_hash
 from dmltune.data.splits import PARTITIONS, split
 
 PROTOCOL = "ablation"
@@ -30,8 +28,9 @@ TILES = 4
 
 @dataclass(frozen=True, eq=False)
 class CollageSet(ImageSet):
-    """An ImageSet that knows which shared class lies in each of its images, and deals them again when only
-    some of the foreground classes are taken.
+    """A set of collages with the shared classes in each image.
+
+    The set of the first classes is dealt anew: its collages differ.
     """
 
     protocol: ClassVar[str] = PROTOCOL  # another one would validate on backgrounds that were trained on
@@ -46,10 +45,11 @@ class CollageSet(ImageSet):
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """`foreground` and `shared` are labels of `tiles`; `shared[p]` are the shared classes of partition p.
+    """How collages are made of `tiles`.
 
-    Every picture of a foreground class is in `repeats` collages. Where the test half is made `shared` has one
-    entry: nothing is split there.
+    `foreground` and `shared` are labels of `tiles`; `shared[p]` are the shared classes of partition p. The
+    test half is not split: there `shared` has one entry. Every picture of a foreground class is in `repeats`
+    collages.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Recipe:
             rng = np.random.default_rng((SEED, self.foreground[label]))
             place_N[mine] = rng.integers(TILES, size=mine.sum())
             behind_N3[mine] = pool[rng.integers(len(pool), size=(mine.sum(), TILES - 1))]
-        # tiles from left to right and from top to bottom; the foreground is the first, turned to its place
+        # tiles from left to right and top to bottom; the foreground is the first, rotated to its place
         turned_N4 = (np.arange(TILES) - place_N[:, None]) % TILES
         tile_N4 = np.take_along_axis(np.column_stack([front_N, behind_N3]), turned_N4, axis=1)
 
@@ -81,35 +81,27 @@ class Recipe:
             return [stitch(tiles[start : start + TILES]) for start in range(0, len(tiles), TILES)]
 
         content = repr((self.tiles.fingerprint, SEED)).encode() + tile_N4.tobytes() + labels_N.tobytes()
-        return CollageSet(
-            name=self.name,
-            part=self.part,
-            labels_N=labels_N,
-            class_names=tuple(self.tiles.class_names[label] for label in self.foreground),
-            fingerprint=hashlib.sha256(content).hexdigest()[:16],
-            reader=read,
-            margin=1.0,
-            recipe=self,
-            shared_N3=self.tiles.labels_N[behind_N3],
-        )
+        names = tuple(self.tiles.class_names[label] for label in self.foreground)
+        collages = CollageSet(self.name, self.part, labels_N, names, short_hash(content), read, margin=1.0)
+        return replace(collages, recipe=self, shared_N3=self.tiles.labels_N[behind_N3])
 
 
 def partitions(classes: int, parts: int) -> Ints:
-    """(C,) the partition in which `split` deals each of so many classes; all 0 where there is one part."""
+    """Return the partition that `split` deals each class to, (C,); all 0 where there is one part."""
     partition_C = np.zeros(classes, np.int64)
-    if parts == PARTITIONS[PROTOCOL] and classes >= 2 * parts:  # with fewer no protocol trains
+    if parts == PARTITIONS[PROTOCOL] and classes >= 2 * parts:  # no protocol trains with fewer
         for fold in range(parts):
             partition_C[split(np.arange(classes), PROTOCOL, fold).validation_N] = fold
     return partition_C
 
 
 def stitch(tiles: Sequence[Pixels]) -> Pixels:
-    """Four tiles (S, S, channels) to one image (2S, 2S, channels)."""
+    """Join four tiles (S, S, channels) to one image (2S, 2S, channels)."""
     upper, lower = np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)
     return np.concatenate([upper, lower], axis=0)
 
 
 def dealt(classes: Sequence[int], part: Part, each: int | None = None) -> tuple[tuple[int, ...], ...]:
-    """Classes of one super-class dealt to the partitions of a part (test has one), `each` at most."""
+    """Deal the classes of a super-class to the partitions of a part (test has one), at most `each`."""
     parts = PARTITIONS[PROTOCOL] if part == "train" else 1
     return tuple(tuple(classes[partition::parts][:each]) for partition in range(parts))

@@ -1,30 +1,38 @@
-"""What the loaders of photos share: finding a copy, reading its lists, handing out its images."""
+"""What the loaders of photos share: find a copy, read its lists, and read its images."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
+import json
+import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 from PIL import Image
 
-from dmltune.data.images import ImageSet, Ints, Part, Pixels, from_pil
+from dmltune.data.cache import cached
+from dmltune.data.decoding import UnreadableImageError, decode
+from dmltune.data.files import open_regular, printable, regular_stat
+from dmltune.data.images import ImageSet, Ints, Missing, Part, Pixels, short_hash
 from dmltune.errors import UserError
 
+logger = logging.getLogger(__name__)
+
 REMEDY = "say where it is with --data-root or DMLTUNE_DATA."
-_NOTED: ContextVar[list[Path] | None] = ContextVar("noted", default=None)
+SMALLEST = 8  # pixels: a JPEG is verified at an eighth of its size
+NAMED = 5  # skipped images in the log
 
 
 @dataclass(frozen=True)
 class Source:
-    """A published data set. A copy of it lies in one of `folders`, the official name first, and has all
-    files of one of the `layouts`.
+    """A published data set.
+
+    A copy is in one of `folders`, the official name first, and has all files of one of the `layouts`.
     """
 
     name: str
@@ -32,7 +40,7 @@ class Source:
     layouts: tuple[tuple[str, ...], ...]
 
     def find(self, root: Path | None) -> Path:
-        """The folder of the copy: `root` or DMLTUNE_DATA itself or a folder in it."""
+        """Return the folder of the copy: `root` or $DMLTUNE_DATA, or a folder in it."""
         base = self.base(root)
         for folder in (*(base / name for name in self.folders), base):
             if any(all((folder / file).is_file() for file in layout) for layout in self.layouts):
@@ -51,12 +59,13 @@ class Source:
 
     def lines(self, file: Path) -> list[str]:
         try:
-            return file.read_text(encoding="utf-8").splitlines()
+            with open_regular(file, encoding="utf-8") as stream:
+                return list(stream.read().splitlines())
         except (OSError, UnicodeDecodeError) as error:
             raise self.broken(f"{file} cannot be read ({error})") from error
 
     def table(self, file: Path, columns: int, header: int = 0) -> list[list[str]]:
-        """The fields of every line after the header; blank lines are skipped."""
+        """Return the fields of every line after the header; blank lines are skipped."""
         rows = []
         for number, line in enumerate(self.lines(file)[header:], header + 1):
             fields = line.split()
@@ -72,9 +81,9 @@ class Source:
         try:
             return np.array([int(field) for field in fields], dtype=np.int64)
         except ValueError as error:
-            raise self.broken(f"{file} has a word where a number belongs ({error})") from error
+            raise self.broken(f"{file} has text in place of a number ({error})") from error
 
-    def images(
+    def listing(
         self,
         part: Part,
         folder: Path,
@@ -86,74 +95,142 @@ class Source:
         listed: Path,
         details: Sequence[object] = (),
         **more: Any,
-    ) -> ImageSet:
-        """The set of the files `within / path`, all there when it is made; `more` goes to the ImageSet.
+    ) -> Listing:
+        """Return the set of the files `within / path`. `more` goes to the ImageSet.
 
-        `details`: what tells the set apart besides names and sizes, for data whose paths do not tell the
-        class.
+        `details` is part of the fingerprint, for data whose paths do not tell the class.
         """
         files = [within / path for path in paths]
-        names = tuple(class_names)
 
         def read(indices: Ints, side: int | None) -> list[Pixels]:
-            return [self._decode(files[index], side) for index in indices]
+            return [self.decode(files[index], side) for index in indices]
 
-        noted = _NOTED.get()
-        if noted is not None:
-            noted += files
-            return ImageSet(self.name, part, labels_N, names, "", read, **more)
-        stats = [self._stat(file, listed) for file in files]
-        listing = [(path, stat.st_size) for path, stat in zip(paths, stats, strict=True)]
-        return ImageSet(
-            name=self.name,
-            part=part,
-            labels_N=labels_N,
-            class_names=names,
-            # of names and sizes: hashing the images themselves takes too long
-            fingerprint=_hash(names, listing, *details),
-            reader=read,
-            key=_hash(str(folder.resolve()), listing, [stat.st_mtime_ns for stat in stats]),
-            **more,
-        )
+        images = ImageSet(self.name, part, labels_N, tuple(class_names), "", read, **more)
+        return Listing(images, files, self, folder, paths, listed, details)
 
-    def _stat(self, file: Path, listed: Path) -> os.stat_result:
+    def absent(self, file: Path, listed: Path, error: OSError) -> UserError:
+        """Return the error for a listed file that is missing or not a regular file."""
+        what = "missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        return UserError(f"{self.name}: {file} is listed in {listed} but {what}; fetch it again.")
+
+    def decode(self, file: Path, side: int | None) -> Pixels:
+        """Return the pixels (H, W, 3). With `side` a JPEG may be decoded at a smaller scale."""
         try:
-            return file.stat()
-        except OSError as error:
-            raise UserError(
-                f"{self.name}: {file} is listed in {listed} but missing; fetch it again."
-            ) from error
-
-    def _decode(self, file: Path, side: int | None) -> Pixels:
-        """(H, W, 3). With `side` a JPEG is decoded at the smallest scale that is not below it, which is
-        quicker."""
-        try:
-            with Image.open(file) as image:
-                if side is not None:
-                    image.draft("RGB", (side, side))
-                return from_pil(image.convert("RGB"))
-        except (OSError, SyntaxError, ValueError) as error:  # Pillow's plugins raise all three
+            return decode(file, self.converted, side)
+        except UnreadableImageError as error:
             raise self.broken(f"{file} cannot be read ({error})") from error
 
+    @staticmethod
+    def converted(image: Image.Image) -> Image.Image:
+        return image.convert("RGB")
 
-@contextlib.contextmanager
-def noting() -> Iterator[list[Path]]:
-    """In this block loaders put the files of their sets into the list, in order, and look at none of them:
-    whoever verifies a copy wants to know of every file that is missing, not of the first.
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """The images that the lists of a data set name, before a look at their files.
+
+    `images` reads them, and has no fingerprint. `paths` are those of `files` in the lists.
     """
-    noted: list[Path] = []
-    token = _NOTED.set(noted)
-    try:
-        yield noted
-    finally:
-        _NOTED.reset(token)
+
+    images: ImageSet
+    files: list[Path]
+    source: Source
+    folder: Path
+    paths: Sequence[str]
+    listed: Path
+    details: Sequence[object] = ()
+
+    def image_set(self, missing: Missing = "error") -> ImageSet:
+        """Return the set with its fingerprint, after a look at every file.
+
+        "error": every file exists and is regular; the first other one is a UserError.
+        "skip": files that are missing, not regular or not decodable are left out. Every other file has been
+        decoded to its end once, with the size and the time it has now; the result is kept in the cache.
+        """
+        stats: dict[int, os.stat_result] = {}
+        for index, file in enumerate(self.files):
+            try:
+                stats[index] = regular_stat(file)
+            except OSError as error:
+                if missing == "error":
+                    raise self.source.absent(file, self.listed, error) from error
+        images = self._described(stats)
+        if missing == "skip":
+            places = list(stats)
+            for index in _undecodable(images):
+                del stats[places[index]]
+            images = self._described(stats)
+        if images.skipped:
+            names = printable(", ".join(images.skipped[:NAMED])) + " …" * (len(images.skipped) > NAMED)
+            count = f"{len(images.skipped):,} of {len(self.files):,} listed images are skipped"
+            logger.warning("%s (%s): %s: %s", images.name, images.part, count, names)
+        return images
+
+    def _described(self, stats: Mapping[int, os.stat_result]) -> ImageSet:
+        """Return the set of the files in `stats`. The fingerprint is of names and sizes, not of content."""
+        listing = [(self.paths[index], stat.st_size) for index, stat in stats.items()]
+        skipped = tuple(path for index, path in enumerate(self.paths) if index not in stats)
+        images = self.images if not skipped else self._rest(np.array(list(stats), dtype=np.int64))
+        return replace(
+            images,
+            fingerprint=_hash(images.class_names, listing, *self.details, *([skipped] if skipped else [])),
+            key=_hash(os.path.realpath(self.folder), listing, [stat.st_mtime_ns for stat in stats.values()]),
+            skipped=skipped,
+        )
+
+    def _rest(self, chosen_N: Ints) -> ImageSet:
+        """Return the set of some images; classes and categories without an image are dropped."""
+        images = self.images
+        query_N = None if images.query_N is None else images.query_N[chosen_N]
+        if not len(chosen_N) or (query_N is not None and query_N.all() == query_N.any()):
+            what = "image" if not len(chosen_N) else "query or no image of the gallery"
+            raise self.source.broken(f"no {what} that {self.listed} lists can be read")
+        present_C, _, labels_N = dense(images.labels_N[chosen_N])
+        category_N, names = images.category_N, images.category_names
+        if category_N is not None:
+            category_N = category_N[chosen_N]
+            present_K, _, place_N = dense(category_N[category_N >= 0])
+            category_N[category_N >= 0] = place_N
+            names = tuple(names[category] for category in present_K)
+        return replace(
+            images,
+            labels_N=labels_N,
+            class_names=tuple(images.class_names[label] for label in present_C),
+            reader=lambda indices, side: images.reader(chosen_N[indices], side),
+            category_N=category_N,
+            category_names=names,
+            query_N=query_N,
+        )
+
+
+def _undecodable(images: ImageSet) -> list[int]:
+    """Return the images that cannot be decoded, once a machine for the same files."""
+
+    def fails(index: int) -> bool:
+        try:
+            images.read([index], SMALLEST)
+        except UserError:
+            return True
+        return False
+
+    def build(folder: Path) -> None:
+        logger.info("decoding %d images of %s (%s) to verify them", len(images), images.name, images.part)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            failed = [index for index, fault in enumerate(pool.map(fails, range(len(images)))) if fault]
+        (folder / "undecodable.json").write_text(json.dumps(failed))
+
+    def read(folder: Path) -> list[int]:
+        failed: list[int] = json.loads((folder / "undecodable.json").read_text())
+        return failed
+
+    return cached(f"{images.name}-{images.part}-decoded-{images.key}-pillow{PIL.__version__}", build, read)
 
 
 def dense(values: Ints) -> tuple[Ints, Ints, Ints]:
-    """The distinct values in order, where each is first, and every value as its place among them."""
+    """Return the distinct values in order, the first index of each, and every value as its rank."""
     distinct, first, place_N = np.unique(values, return_index=True, return_inverse=True)
     return distinct, first, place_N.astype(np.int64)
 
 
 def _hash(*content: object) -> str:
-    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+    return short_hash(repr(content).encode())

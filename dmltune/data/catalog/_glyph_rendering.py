@@ -1,4 +1,4 @@
-"""Characters as 32×32 pictures, one for every font face. matplotlib is only the parcel the fonts come in."""
+"""Render characters as 32×32 pictures, one for every font face that comes with matplotlib."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dmltune.errors import UserError
 
 SIDE = 32
 BASELINE = 23  # the row a letter stands on
-POINTS = 22  # pixels to the em: of the letters with accents nearly all fit
+POINTS = 22  # pixels to the em: nearly all letters with accents fit
 
 # Of matplotlib's 40 files these 22. Left out: LastResortHE maps every code point to a placeholder; cmsy,
 # cmex, STIXNonUni and STIXSiz are symbol-mapped; the two Display faces hold a handful of integrals.
@@ -46,32 +46,34 @@ TEX_FACES = dict.fromkeys(
 
 
 def faces() -> dict[str, Path]:
-    """The font files by name, found without importing matplotlib (which costs half a second and a font
-    cache)."""
+    """Return the font files by name.
+
+    matplotlib is not imported: that takes half a second and builds a font cache.
+    """
     package = importlib.util.find_spec("matplotlib")
     roots = package.submodule_search_locations if package else None
     folder = Path(roots[0] if roots else "matplotlib") / "mpl-data" / "fonts" / "ttf"
-    found = {name: folder / f"{name}.ttf" for name in (*TEXT_FACES, *TEX_FACES)}
-    if missing := [path.name for path in found.values() if not path.is_file()]:
+    files = {name: folder / f"{name}.ttf" for name in (*TEXT_FACES, *TEX_FACES)}
+    if missing := [path.name for path in files.values() if not path.is_file()]:
         raise UserError(
             f"glyphs is rendered from matplotlib's fonts, and {missing[0]} is not in {folder};"
             " run: pip install --force-reinstall matplotlib"
         )
-    return found
+    return files
 
 
 def render(name: str, path: Path) -> dict[str, Pixels]:
-    """Every usable character of a face, (32, 32) white on black. Blank ones are left out."""
+    """Return every usable character of a face, (32, 32) white on black, without blank ones."""
     characters = TEX_FACES[name] if name in TEX_FACES else filter(is_visible, _mapped(path))
     font = ImageFont.truetype(str(path), POINTS, layout_engine=ImageFont.Layout.BASIC)
     return dict(_pictures(font, characters))
 
 
 def is_visible(character: str) -> bool:
-    """Letters, numbers, punctuation and symbols.
+    """Return whether a character is a letter, number, punctuation mark or symbol.
 
-    Not combining marks, which are the spacing accents again, and not the styled copies of letters (𝐀 is A in
-    bold: that is what a face is for).
+    Combining marks look like the spacing accents, and styled letters (𝐀) like a letter of another face: both
+    are left out.
     """
     styled = unicodedata.decomposition(character).startswith("<font>")
     return unicodedata.category(character)[0] in "LNPS" and not styled
@@ -105,8 +107,7 @@ def _pictures(font: ImageFont.FreeTypeFont, characters: Iterable[str]) -> Iterat
 
 
 def _ink(font: ImageFont.FreeTypeFont, character: str) -> tuple[Pixels, int]:
-    """The picture without its empty border, and how far its top row lies from the baseline (negative:
-    above)."""
+    """Return the picture without its empty border, and its top row relative to the baseline."""
     canvas = Image.new("L", (8 * POINTS, 8 * POINTS))
     ImageDraw.Draw(canvas).text((3 * POINTS, 5 * POINTS), character, fill=255, font=font, anchor="ls")
     box = canvas.getbbox()

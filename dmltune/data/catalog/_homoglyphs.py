@@ -1,4 +1,4 @@
-"""Characters that cannot be told apart are one class: A is Latin, Greek, Cyrillic and Lisu."""
+"""Merge characters that look the same into one class: A is Latin, Greek, Cyrillic and Lisu."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import combinations
 
 import numpy as np
 
-HARDLY = 0.05  # measured: Ё/Ë and their like differ by 0.02 at most, Á and Greek Ά by 0.15
+HARDLY = 0.05  # measured: pairs like Ё and Ë differ by 0.02 at most, Á and Greek Ά by 0.15
 
 
 def representatives(faces: Sequence[Mapping[str, bytes]]) -> dict[str, str]:
-    """Every character → the lowest code point among those that look the same. `faces`: character → its
-    picture.
+    """Map every character to the lowest code point among those that look the same.
 
-    Two look the same when their pictures are equal in at least half of the faces that have both (one face is
-    not enough: Cyrillic т is m in italics), or when they are the same accents on letters that look the same
-    and the pictures hardly differ (Ё and Ë, whose dots some faces place a pixel apart; not É and Greek Έ).
+    A face maps characters to pictures. Two look the same when their pictures are equal in at least half of
+    the faces that have both (one face is not enough: Cyrillic т is m in italics). So do the same accents on
+    letters that look the same, when the pictures hardly differ: Ё and Ë, whose dots some faces place a pixel
+    apart, but not É and Greek Έ.
     """
     merged = _Merged()
     alike: Counter[tuple[str, str]] = Counter()
@@ -28,9 +28,9 @@ def representatives(faces: Sequence[Mapping[str, bytes]]) -> dict[str, str]:
             by_picture[picture].append(character)
         for characters in by_picture.values():
             alike.update(combinations(sorted(characters), 2))
-    for (one, other), times in alike.items():
-        if 2 * times >= sum(one in face and other in face for face in faces):
-            merged.merge(one, other)
+    for (first, second), times in alike.items():
+        if 2 * times >= sum(first in face and second in face for face in faces):
+            merged.merge(first, second)
 
     everything = sorted(set().union(*faces))
     by_skeleton: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -39,17 +39,16 @@ def representatives(faces: Sequence[Mapping[str, bytes]]) -> dict[str, str]:
         if len(parts) > 1:
             by_skeleton[tuple(merged.find(part) for part in parts)].append(character)
     for characters in by_skeleton.values():
-        for one, other in combinations(characters, 2):
-            if _difference(faces, one, other) <= HARDLY:
-                merged.merge(one, other)
+        for first, second in combinations(characters, 2):
+            if _difference(faces, first, second) <= HARDLY:
+                merged.merge(first, second)
     return {character: merged.find(character) for character in everything}
 
 
 def distinct_pictures(
     faces: Sequence[Mapping[str, bytes]], classes: Mapping[str, str]
 ) -> dict[str, list[bytes]]:
-    """The pictures of each class in order of the faces, each once; one that two classes share belongs to
-    neither."""
+    """Return the distinct pictures of each class in order of the faces, without those of two classes."""
     owners: defaultdict[bytes, set[str]] = defaultdict(set)
     for face in faces:
         for character, picture in face.items():
@@ -61,14 +60,16 @@ def distinct_pictures(
     return dict(pictures)
 
 
-def _difference(faces: Sequence[Mapping[str, bytes]], one: str, other: str) -> float:
-    """‖a − b‖² / min(‖a‖², ‖b‖²), its median over the faces that have both; infinite when none has."""
-    found = []
+def _difference(faces: Sequence[Mapping[str, bytes]], first: str, second: str) -> float:
+    """Return ‖a − b‖² / min(‖a‖², ‖b‖²): the median over the faces that have both, or infinity."""
+    distances = []
     for face in faces:
-        if one in face and other in face:
-            a, b = (np.frombuffer(face[character], np.uint8).astype(np.float64) for character in (one, other))
-            found.append(((a - b) ** 2).sum() / min((a**2).sum(), (b**2).sum()))
-    return float(np.median(found)) if found else float("inf")
+        if first in face and second in face:
+            a, b = (
+                np.frombuffer(face[character], np.uint8).astype(np.float64) for character in (first, second)
+            )
+            distances.append(((a - b) ** 2).sum() / min((a**2).sum(), (b**2).sum()))
+    return float(np.median(distances)) if distances else float("inf")
 
 
 class _Merged:
@@ -83,6 +84,6 @@ class _Merged:
             character = parent
         return character
 
-    def merge(self, one: str, other: str) -> None:
-        low, high = sorted((self.find(one), self.find(other)))
+    def merge(self, first: str, second: str) -> None:
+        low, high = sorted((self.find(first), self.find(second)))
         self._parent[high] = low

@@ -1,4 +1,4 @@
-"""What folders and tables of own images have in common: a row for an image, and the half of its class."""
+"""What folders and tables of own images share: a row for an image, and the half of its class."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dmltune.data.files import printable
 from dmltune.data.images import Part
 
-MANY = 40  # classes from which on a hash alone parts them well enough
+MANY = 40  # from this many classes on, a hash alone divides them well enough
 SPLITS = ("train", "test", "query", "gallery")
 
 
 @dataclass(frozen=True)
 class ImageRow:
-    """One image. `split` "" leaves its half to the hash; `place` is where a table lists it: photos.csv:7."""
+    """One image. Without `split` a hash decides its half; `place` is its line in a table: photos.csv:7."""
 
     path: str
     label: str
@@ -31,11 +32,12 @@ def half_of(row: ImageRow, dealt: Mapping[str, Part]) -> Part:
 
 
 def deal(labels: Iterable[str]) -> dict[str, Part]:
-    """About half of the classes each, by a hash of the name: of many classes each has its half wherever and
-    with whatever else it comes. Of few the half with the smaller hashes trains: luck could leave one side
-    nearly empty.
+    """Deal about half of the classes to each half, by a hash of their names.
+
+    With MANY classes or more the half of a class does not depend on the others. With fewer the classes with
+    the smaller hashes train, exactly half of them: a hash alone could leave a half nearly empty.
     """
-    digests = {label: hashlib.sha256(plain(label).encode()).digest() for label in labels}
+    digests = {label: hashlib.sha256(class_name(label).encode()).digest() for label in labels}
     if len(digests) >= MANY:
         return {label: "train" if digest < b"\x80" else "test" for label, digest in digests.items()}
     ranked = sorted(digests, key=digests.__getitem__)
@@ -43,6 +45,6 @@ def deal(labels: Iterable[str]) -> dict[str, Part]:
     return {label: "train" if label in trained else "test" for label in digests}
 
 
-def plain(name: str) -> str:
-    """macOS writes é in a folder's name as e and an accent; the name is the same."""
-    return unicodedata.normalize("NFC", name)
+def class_name(name: str) -> str:
+    """Return a folder's or a table's name of a class: printable, and é as one character (NFC)."""
+    return printable(unicodedata.normalize("NFC", name))

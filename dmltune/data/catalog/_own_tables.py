@@ -1,5 +1,7 @@
-"""Own images in a table: CSV or Parquet with the columns path and label, perhaps category and split. Other
-columns are passed over."""
+"""Own images in a table: CSV or Parquet with the columns path and label, and optionally category and split.
+
+Other columns are ignored.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from dmltune.data.catalog._own_rows import SPLITS, ImageRow, plain
+from dmltune.data.catalog._own_rows import SPLITS, ImageRow, class_name
+from dmltune.data.files import open_regular
 from dmltune.errors import UserError, nearest
 
 COLUMNS = ("path", "label", "category", "split")
 NEEDED = COLUMNS[:2]
-DELIMITERS = ",;\t"  # spreadsheets of half the world write semicolons
-NEAR = 0.7
+DELIMITERS = ",;\t"  # spreadsheets write semicolons where the decimal separator is a comma
+NEAR = 0.7  # similarity from which a column name is taken for a misspelling
 PARQUET = {".parquet", ".pq"}
 SUFFIXES = {".csv", ".tsv", *PARQUET}
 
@@ -22,16 +25,14 @@ Cells = tuple[str, Mapping[str, str]]  # photos.csv:7 and the cells of that line
 
 
 def rows(file: Path) -> list[ImageRow]:
-    """Every row, checked; mistakes are told with their line."""
-    found = [
-        _row(place, cells)
-        for place, cells in (_parquet(file) if file.suffix.lower() in PARQUET else _csv(file))
-    ]
-    if not found:
+    """Read and validate every row. An error names its line."""
+    cells = _parquet(file) if file.suffix.lower() in PARQUET else _csv(file)
+    listed = [_row(place, cells_of_row) for place, cells_of_row in cells]
+    if not listed:
         raise UserError(f"{file} lists no image; write a line path,label for each.")
-    _check_once(found)
-    _check_splits(found)
-    return found
+    _require_distinct(listed)
+    _require_splits(listed)
+    return listed
 
 
 def _row(place: str, cells: Mapping[str, str]) -> ImageRow:
@@ -42,41 +43,44 @@ def _row(place: str, cells: Mapping[str, str]) -> ImageRow:
     if "split" in cells and split not in SPLITS:
         hint = nearest(split, SPLITS) or f"; write {', '.join(SPLITS[:-1])} or {SPLITS[-1]}"
         raise UserError(f"{place}: split is '{split}'{hint}")
-    return ImageRow(cells["path"], plain(cells["label"]), plain(cells.get("category", "")), split, place)
+    return ImageRow(
+        cells["path"], class_name(cells["label"]), class_name(cells.get("category", "")), split, place
+    )
 
 
-def _check_once(found: Iterable[ImageRow]) -> None:
+def _require_distinct(listed: Iterable[ImageRow]) -> None:
     first: dict[str, ImageRow] = {}
-    for row in found:
+    for row in listed:
         if (before := first.setdefault(row.path, row)) is not row:
             raise UserError(
                 f"{row.place}: {row.path} is listed already at {before.place}; keep one of the two."
             )
 
 
-def _check_splits(found: list[ImageRow]) -> None:
-    """No class on both sides, and one way to test."""
-    first: dict[str, ImageRow] = {}
-    ways: dict[str, ImageRow] = {}
-    for row in found:
-        before = first.setdefault(row.label, row)
+def _require_splits(listed: Iterable[ImageRow]) -> None:
+    """Require that no class is in both halves, and either test, or query and gallery."""
+    first_of_class: dict[str, ImageRow] = {}
+    first_of_split: dict[str, ImageRow] = {}
+    for row in listed:
+        before = first_of_class.setdefault(row.label, row)
         if (before.split == "train") != (row.split == "train"):
             raise UserError(
                 f"{row.place}: class '{row.label}' has split {row.split}, but {before.split} at"
-                f" {before.place}; to test takes other classes than to train."
+                f" {before.place}; train and test must not share a class."
             )
-        ways.setdefault(row.split, row)
-    if "test" in ways and (mixed := ways.get("query") or ways.get("gallery")):
+        first_of_split.setdefault(row.split, row)
+    query, gallery = first_of_split.get("query"), first_of_split.get("gallery")
+    if "test" in first_of_split and (mixed := query or gallery):
         raise UserError(f"{mixed.place}: split {mixed.split} beside test; use test, or query and gallery.")
-    for one, other in (("query", "gallery"), ("gallery", "query")):
-        if one in ways and other not in ways:
-            raise UserError(f"{ways[one].place}: split {one}, but no line has {other}; give both, or test.")
+    if (query is None) != (gallery is None) and (only := query or gallery):
+        other = "gallery" if query else "query"
+        raise UserError(f"{only.place}: split {only.split}, but no line has {other}; give both, or test.")
 
 
 def _csv(file: Path) -> Iterator[Cells]:
     line = 1
     try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
+        with open_regular(file, encoding="utf-8-sig", newline="") as stream:
             header = stream.readline()
             delimiter = max(DELIMITERS, key=header.count)
             first = next(csv.reader([header], delimiter=delimiter), [])
@@ -90,8 +94,8 @@ def _csv(file: Path) -> Iterator[Cells]:
                         f" that holds '{delimiter}'."
                     )
                 if any(cells):
-                    kept = {name: cell.strip() for name, cell in zip(names, cells, strict=True) if name}
-                    yield f"{file}:{line}", kept
+                    pairs = zip(names, cells, strict=True)
+                    yield f"{file}:{line}", {name: cell.strip() for name, cell in pairs if name}
     except UnicodeDecodeError as error:
         byte = f"byte 0x{error.object[error.start]:02x}"
         raise UserError(f"{file}: {byte} after line {line} is not UTF-8; save the file as UTF-8.") from error
@@ -102,18 +106,18 @@ def _csv(file: Path) -> Iterator[Cells]:
 
 
 def _parquet(file: Path) -> Iterator[Cells]:
-    # it comes with mlflow, and without types
+    # pyarrow comes with mlflow, and has no types
     from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
 
     try:
-        table = parquet.ParquetFile(file)
-        names = _names(str(file), table.schema_arrow.names)
-        columns = [name for name in names if name]
-        row = 0
-        for batch in table.iter_batches(columns=columns):
-            for cells in batch.to_pylist():
-                row += 1
-                yield f"{file}, row {row}", {name: _text(value) for name, value in cells.items()}
+        with open_regular(file, "rb") as stream:
+            table = parquet.ParquetFile(stream)
+            names = _names(str(file), table.schema_arrow.names)
+            row = 0
+            for batch in table.iter_batches(columns=[name for name in names if name]):
+                for cells in batch.to_pylist():
+                    row += 1
+                    yield f"{file}, row {row}", {name: _text(value) for name, value in cells.items()}
     except (ArrowException, OSError) as error:
         raise UserError(f"{file}: no Parquet file ({' '.join(str(error).split())[:120]}).") from error
 
@@ -123,7 +127,7 @@ def _text(value: object) -> str:
 
 
 def _names(place: str, header: Iterable[str]) -> list[str]:
-    """The column names; "" for a column that is passed over. A name that is nearly right is a mistake."""
+    """Return the column names, "" for a column that is ignored. A misspelt name is an error."""
     names = list(header)
     for column in COLUMNS:
         if names.count(column) > 1:

@@ -1,7 +1,7 @@
 """What the sets of small pictures in memory share: MNIST, CIFAR and digits.
 
-They were made to tell the same classes apart in training and in test. Here classes are what is disjoint, so
-the images of both official parts are taken together: the first half of the classes trains, the second tests.
+Their official parts have the same classes. Here the images of both are joined, and the first half of the
+classes trains while the second tests.
 
 Legend: N images, C classes, H×W pixels.
 """
@@ -27,9 +27,9 @@ def half(
     parents_N: NDArray[np.integer[Any]] | None = None,
     parent_names: Sequence[str] = (),
 ) -> ImageSet:
-    """The part's half of all images. `numbers_N` are places in `class_names`, `parents_N` in `parent_names`.
+    """Return the images of a part; evaluation uses the whole frame.
 
-    The frame is the picture: evaluation looks at all of it.
+    `numbers_N` are indices into `class_names`, `parents_N` into `parent_names`.
     """
     middle = len(class_names) // 2
     mine_N = np.flatnonzero((numbers_N < middle) == (part == "train"))
@@ -38,9 +38,10 @@ def half(
     category_N: Ints | None = None
     category_names: tuple[str, ...] = ()
     if parents_N is not None:
-        present, category_N = np.unique(parents_N[mine_N], return_inverse=True)
+        present, place_N = np.unique(parents_N[mine_N], return_inverse=True)
+        category_N = place_N.astype(np.int64)
         category_names = tuple(parent_names[number] for number in present)
-    # contiguous only one image at a time: the whole may be a view of a file
+    # one contiguous image at a time: the whole may be a view of a file
     content = hashlib.sha256(repr((names, labels_N.tolist())).encode())
     for index in mine_N:
         content.update(np.ascontiguousarray(pixels_NHWC[index]).data)
@@ -48,14 +49,5 @@ def half(
     def read(indices: Ints, side: int | None) -> list[Pixels]:
         return list(pixels_NHWC[mine_N[indices]])
 
-    return ImageSet(
-        name=name,
-        part=part,
-        labels_N=labels_N,
-        class_names=names,
-        fingerprint=content.hexdigest()[:16],
-        reader=read,
-        category_N=None if category_N is None else category_N.astype(np.int64),
-        category_names=category_names,
-        margin=1.0,
-    )
+    fingerprint = content.hexdigest()[:16]
+    return ImageSet(name, part, labels_N, names, fingerprint, read, category_N, category_names, margin=1.0)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dmltune.data.catalog._files import Source, dense
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import Listing, Source, dense
+from dmltune.data.images import Part
 
 WHOLE = "cars_annos.mat"
 META = "devkit/cars_meta.mat"
@@ -24,18 +24,18 @@ CLASSES: dict[Part, range] = {"train": range(1, 99), "test": range(99, 197)}  # 
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (8054, 98), "test": (8131, 98)}  # images, classes
 
 
-def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` is the folder with the annotations or the one that has it as `cars196`."""
+def load(part: Part, root: Path | None = None) -> Listing:
+    """List the images of a part; `root` is the folder with the annotations, or its parent."""
     folder = SOURCE.find(root)
     try:
         listed, rows, names = _whole(folder) if (folder / WHOLE).is_file() else _halves(folder)
-    except Exception as error:  # scipy raises many kinds for a damaged file
+    except Exception as error:  # scipy raises many types for a damaged file
         raise SOURCE.broken(f"the annotations in {folder} cannot be read ({error!r})") from error
     chosen = [(path, number) for path, number in rows if number in CLASSES[part]]
     if not chosen or max(number for _, number in chosen) > len(names):
         raise SOURCE.broken(f"{listed} lists {len(chosen)} images of the {part} classes, {len(names)} names")
     numbers, _, labels_N = dense(np.array([number for _, number in chosen], dtype=np.int64))
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         folder,
         [path for path, _ in chosen],
@@ -53,7 +53,7 @@ def _whole(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:
 
 
 def _halves(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:
-    """Either half of the devkit has images of every class: this is not the split of the papers."""
+    """Read the devkit; both of its halves have images of every class, unlike the papers' split."""
     rows = []
     for images, file in HALVES.items():
         rows += _rows(_mat(folder / file)["annotations"], "fname", f"{images}/")

@@ -1,5 +1,7 @@
-"""CIFAR-10, binary version: 60,000 pictures of 32 × 32 in 10 classes. The first five train, the last five
-test, with the images of CIFAR's own training and test files together."""
+"""CIFAR-10, binary version: 60,000 pictures of 32 × 32 in 10 classes.
+
+The first five classes train, the last five test. The images of both of CIFAR's parts are joined.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (30000, 5), "test": (30000, 5
 
 
 def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` is the folder with the six files or the one that has it as `cifar-10-batches-bin`."""
+    """Load a part; `root` is the folder with the six files, or its parent."""
     folder = SOURCE.find(root)
     labels_N1, pixels_NHWC = _cifar.records(SOURCE, [folder / file for file in FILES], (CLASSES,))
     names = _cifar.names(SOURCE, folder / "batches.meta.txt", CLASSES, "class")

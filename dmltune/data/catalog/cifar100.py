@@ -1,5 +1,7 @@
-"""CIFAR-100, binary version: 60,000 pictures of 32 × 32 in 100 classes of 20 categories. The first fifty
-classes train, the last fifty test, with the images of CIFAR's own training and test files together."""
+"""CIFAR-100, binary version: 60,000 pictures of 32 × 32 in 100 classes of 20 categories.
+
+The first fifty classes train, the last fifty test. The images of both of CIFAR's parts are joined.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (30000, 50), "test": (30000, 
 
 
 def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` is the folder with the two files or the one that has it as `cifar-100-binary`."""
+    """Load a part; `root` is the folder with the two files, or its parent."""
     folder = SOURCE.find(root)
     files = [folder / file for file in FILES]
     labels_N2, pixels_NHWC = _cifar.records(SOURCE, files, (SUPER_CLASSES, CLASSES))

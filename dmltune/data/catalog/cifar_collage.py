@@ -1,14 +1,13 @@
 """cifar_collage: the collage study of the thesis (§5.3.2) on the binary version of CIFAR-100.
 
 Of the 20 super-classes four are shared; the text does not say which. Of the five sub-classes of a super-class
-two are for training, one for validation and two for test. Here training and validation together are the part
-"train": three sub-classes, one in each partition of protocol `ablation`, which validates on one of them.
-CIFAR's own training and test images of a class are used together: classes are what is disjoint.
+two are for training, one for validation and two for test. Here the part "train" is both training and
+validation: three sub-classes, one in each partition of protocol `ablation`, which validates on one of them.
+The images of both of CIFAR's parts are joined.
 """
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,11 @@ import numpy as np
 from dmltune.data.catalog._cifar import names, records
 from dmltune.data.catalog._collage import PROTOCOL, CollageSet, Recipe
 from dmltune.data.catalog._files import Source
-from dmltune.data.images import ImageSet, Ints, Part, Pixels
+from dmltune.data.images import ImageSet, Ints, Part, Pixels, short_hash
 from dmltune.data.splits import PARTITIONS
 
 FILES = ("train.bin", "test.bin")
-NAMES = "fine_label_names.txt"  # beside them, but not needed
+NAMES = "fine_label_names.txt"  # optional, beside them
 SOURCE = Source("cifar_collage", ("cifar-100-binary",), (FILES,))
 CLASSES, SUPER_CLASSES = 100, 20
 SHARED = (4, 10, 17, 9)  # fruit and vegetables, natural outdoor scenes, trees, man-made outdoor things
@@ -28,7 +27,7 @@ SUB_CLASSES: dict[Part, slice] = {"train": slice(0, 3), "test": slice(3, 5)}
 
 
 def load(part: Part, root: Path | None = None) -> CollageSet:
-    """`root` is the folder with the two files or the one that has it as `cifar-100-binary`."""
+    """Load a part; `root` is the folder with the two files, or its parent."""
     folder = SOURCE.find(root)
     labels_T2, pixels_T = records(SOURCE, [folder / file for file in FILES], (SUPER_CLASSES, CLASSES))
     coarse_T, fine_T = labels_T2.astype(np.int64).T
@@ -36,10 +35,10 @@ def load(part: Part, root: Path | None = None) -> CollageSet:
         parent: np.unique(fine_T[coarse_T == parent])[SUB_CLASSES[part]].tolist()
         for parent in range(SUPER_CLASSES)
     }
-    kept = sorted(label for labels in chosen.values() for label in labels)
+    used = sorted(label for labels in chosen.values() for label in labels)
     class_names = names(SOURCE, folder / NAMES, CLASSES, "class")
-    tiles = _tiles(part, pixels_T, fine_T, kept, class_names)
-    place = {label: position for position, label in enumerate(kept)}
+    tiles = _tiles(part, pixels_T, fine_T, used, class_names)
+    place = {label: position for position, label in enumerate(used)}
     members = {parent: [place[label] for label in labels] for parent, labels in chosen.items()}
     foreground = [label for parent in members if parent not in SHARED for label in members[parent]]
     columns = range(PARTITIONS[PROTOCOL]) if part == "train" else [slice(None)]
@@ -48,21 +47,14 @@ def load(part: Part, root: Path | None = None) -> CollageSet:
     return Recipe("cifar_collage", part, tiles, tuple(foreground), pools).collages()
 
 
-def _tiles(part: Part, all_T: Pixels, fine_T: Ints, kept: list[int], class_names: list[str]) -> ImageSet:
-    mine_T = np.flatnonzero(np.isin(fine_T, kept))
+def _tiles(part: Part, all_T: Pixels, fine_T: Ints, used: list[int], class_names: list[str]) -> ImageSet:
+    mine_T = np.flatnonzero(np.isin(fine_T, used))
     pixels_T = all_T[mine_T]
-    labels_T = np.searchsorted(np.array(kept), fine_T[mine_T])
+    labels_T = np.searchsorted(np.array(used), fine_T[mine_T])
 
     def read(indices: Ints, side: int | None) -> list[Pixels]:
         return list(pixels_T[indices])
 
-    content = hashlib.sha256(labels_T.tobytes() + pixels_T.tobytes())
-    return ImageSet(
-        name="cifar",
-        part=part,
-        labels_N=labels_T,
-        class_names=tuple(class_names[label] for label in kept),
-        fingerprint=content.hexdigest()[:16],
-        reader=read,
-        margin=1.0,
-    )
+    fingerprint = short_hash(labels_T.tobytes() + pixels_T.tobytes())
+    names_used = tuple(class_names[label] for label in used)
+    return ImageSet("cifar", part, labels_T, names_used, fingerprint, read, margin=1.0)

@@ -1,5 +1,7 @@
-"""CUB-200-2011: 11,788 photos of 200 birds in the original layout. The first 100 classes train, the last 100
-test."""
+"""CUB-200-2011: 11,788 photos of 200 birds in the original layout.
+
+The first 100 classes train, the last 100 test.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dmltune.data.catalog._files import Source
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import Listing, Source
+from dmltune.data.images import Part
 from dmltune.errors import UserError
 
 FOLDER = "CUB_200_2011"
@@ -18,8 +20,8 @@ CLASSES: dict[Part, range] = {"train": range(1, 101), "test": range(101, 201)}  
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (5864, 100), "test": (5924, 100)}  # images, classes
 
 
-def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` is the folder CUB_200_2011 or the one it is in. Only images of the part are looked at."""
+def load(part: Part, root: Path | None = None) -> Listing:
+    """List the images of a part; `root` is the folder CUB_200_2011, or its parent."""
     folder = SOURCE.find(root)
     classes, paths, labels = (_table(folder / name) for name in LISTS)
     wanted = [number for number in CLASSES[part] if str(number) in classes]
@@ -30,7 +32,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
             f"cub: {folder} lists {len(wanted)} of the {len(CLASSES[part])} {part} classes and {len(chosen)}"
             " of their images; the copy is incomplete: fetch CUB_200_2011 again."
         )
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         folder,
         [paths[image] for image in chosen],

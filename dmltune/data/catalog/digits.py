@@ -1,5 +1,7 @@
-"""digits: 1,797 handwritten digits of 8 × 8 pixels that come with scikit-learn; nothing to download. 0 to 4
-train, 5 to 9 test."""
+"""digits: 1,797 handwritten digits of 8 × 8 pixels that come with scikit-learn.
+
+Nothing is downloaded. 0 to 4 train, 5 to 9 test.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (901, 5), "test": (896, 5)}  
 
 
 def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` is not needed."""
+    """Load a part; `root` is not used."""
     from sklearn.datasets import load_digits  # nothing else here needs scikit-learn
 
     pictures_NHW, numbers_N = load_digits(return_X_y=True)

@@ -1,5 +1,7 @@
-"""faces: aligned faces, a folder for each person: faces/train/PERSON/*.jpg and, to test on, other people in
-faces/test/PERSON/*.jpg. Without a folder train every folder but test is a person to train on."""
+"""faces: aligned faces, a folder for each person: faces/train/PERSON/*.jpg and faces/test/PERSON/*.jpg.
+
+Without a folder train every folder but test is a person to train on.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dmltune.data.catalog._files import REMEDY, Source
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import REMEDY, Listing, Source
+from dmltune.data.images import Part
 from dmltune.errors import UserError
 
 FOLDER = "faces"
@@ -16,8 +18,8 @@ SOURCE = Source("faces", (FOLDER,), ())
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 
 
-def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` has the folder faces, or is such a folder with `train` in it."""
+def load(part: Part, root: Path | None = None) -> Listing:
+    """List the images of a part; `root` has the folder faces, or is this folder."""
     folder = _find(root)
     within = folder / part
     if part == "test" and not within.is_dir():
@@ -29,13 +31,13 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
     for person in sorted(entry for entry in people.iterdir() if entry.is_dir()):
         if person.name.startswith(".") or (people == folder and person.name == "test"):
             continue
-        found = sorted(file.name for file in person.iterdir() if file.suffix.lower() in SUFFIXES)
-        paths += [f"{person.name}/{name}" for name in found]
-        labels += [len(names)] * len(found)
-        names += [person.name] if found else []
+        files = sorted(file.name for file in person.iterdir() if file.suffix.lower() in SUFFIXES)
+        paths += [f"{person.name}/{name}" for name in files]
+        labels += [len(names)] * len(files)
+        names += [person.name] if files else []
     if not paths:
         raise UserError(f"faces: no image in the folders of {people}; put a folder for each person there.")
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         people,
         paths,
@@ -43,7 +45,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
         names,
         within=people,
         listed=people,
-        margin=1.0,  # aligned and cropped already: evaluation looks at the whole frame
+        margin=1.0,  # aligned and cropped already: evaluation uses the whole frame
     )
 
 

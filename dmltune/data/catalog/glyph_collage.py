@@ -1,9 +1,9 @@
 """glyph_collage: the collage study of the thesis (§5.3.2) with characters; nothing to download.
 
-Shared super-classes are four scripts, with a look of their own: Arabic, Armenian, Georgian and Lao. Training
-halves, partitions and test have different characters of them, as the text's have different sub-classes. A
-class is a character of another script with 12 pictures at least (of 20 sub-classes with 500 images there);
-four times 32 × 32 pixels. Pictures of a class are few, so each is in two collages.
+Shared super-classes are four scripts of distinct appearance: Arabic, Armenian, Georgian and Lao. Partitions
+and test have different characters of them, as the text's have different sub-classes. A class is a character
+of another script with at least 12 pictures (the text has 20 sub-classes with 500 images); each picture is in
+two collages of four times 32 × 32 pixels.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from dmltune.data.catalog._collage import CollageSet, Recipe, dealt
 from dmltune.data.images import Part
 
 SHARED = ("ARABIC", "ARMENIAN", "GEORGIAN", "LAO")
-SHARED_EACH = 5  # characters of each script in a partition: there are 15 of the smallest
+SHARED_EACH = 5  # characters of each script in a partition; the smallest script has 15
 CLASSES: dict[Part, int] = {"train": 240, "test": 32}  # the test classes are as many as in the text
 MINIMUM_PICTURES = 12
 REPEATS = 2
 
 
 def load(part: Part, root: Path | None = None) -> CollageSet:
-    """`root` is not needed: see glyphs."""
+    """Load a part; `root` is not used."""
     tiles = glyphs.load(part, root)
     assert tiles.category_N is not None
     pictures_C, first_C = np.bincount(tiles.labels_N), np.unique(tiles.labels_N, return_index=True)[1]
     script_C = np.array(tiles.category_names)[tiles.category_N[first_C]]
     eligible = np.flatnonzero(~np.isin(script_C, SHARED) & (pictures_C >= MINIMUM_PICTURES))
-    # in a random order: the first ones would all be Latin letters
+    # in random order: the first ones are all Latin letters
     foreground = np.random.default_rng(0).permutation(eligible)[: CLASSES[part]]
     scripts = [dealt(np.flatnonzero(script_C == script).tolist(), part, SHARED_EACH) for script in SHARED]
     shared = tuple(sum(pools, ()) for pools in zip(*scripts, strict=True))

@@ -1,8 +1,8 @@
 """glyphs: characters of the world's scripts from the fonts that every installation has; nothing to download.
 
 A class is a character (homoglyphs merged), an instance its picture in one font face, a category its script.
-About 2,400 classes with 28,000 pictures of 32×32, rendered in seconds and kept in the cache. Half of the
-classes of every script are for training, half for testing.
+About 2,400 classes with 28,000 pictures of 32×32, rendered in seconds and stored in the cache. Half of the
+classes of every script train, half test.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from dmltune.data.catalog import _glyph_rendering, _homoglyphs
 from dmltune.data.catalog._glyph_rendering import SIDE
 from dmltune.data.images import ImageSet, Ints, Part, Pixels
 
-VERSION = 1  # raise it when a change of the code changes a picture or a class
+VERSION = 1  # to be raised when a change of the code changes a picture or a class
 MINIMUM_PICTURES = 6  # classes with fewer distinct ones are left out
 SMALLEST_SCRIPT = 4  # scripts with fewer classes become "OTHER"
 
 
 def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` is not needed: the fonts come with matplotlib."""
+    """Load a part; `root` is not used."""
     return cached(f"glyphs-{_recipe()}", build, lambda folder: _open(folder, part))
 
 
 def build(folder: Path) -> None:
-    """Render, merge, and write for each part its pictures (N, 32, 32) and its labels: a part is read
-    alone."""
+    """Render and merge the characters, and write the pictures (N, 32, 32) and labels of each part."""
     faces = [
         {
             character: picture_HW.tobytes()
@@ -42,8 +41,8 @@ def build(folder: Path) -> None:
         for name, path in _glyph_rendering.faces().items()
     ]
     pictures = _homoglyphs.distinct_pictures(faces, _homoglyphs.representatives(faces))
-    kept = sorted(character for character, group in pictures.items() if len(group) >= MINIMUM_PICTURES)
-    scripts = _scripts(kept)
+    usable = sorted(character for character, group in pictures.items() if len(group) >= MINIMUM_PICTURES)
+    scripts = _scripts(usable)
     for part, characters in halves(scripts).items():
         groups = [pictures[character] for character in characters]
         pixels_NHW = np.frombuffer(b"".join(b"".join(group) for group in groups), np.uint8).reshape(
@@ -63,7 +62,7 @@ def build(folder: Path) -> None:
 
 
 def halves(scripts: dict[str, str]) -> dict[Part, list[str]]:
-    """Characters dealt to the two parts: script by script, in the order of a hash, alternately."""
+    """Deal characters to the two parts alternately, script by script, in the order of a hash."""
     order = sorted(
         scripts, key=lambda character: (scripts[character], hashlib.sha256(character.encode()).digest())
     )
@@ -71,28 +70,21 @@ def halves(scripts: dict[str, str]) -> dict[Part, list[str]]:
 
 
 def _scripts(characters: list[str]) -> dict[str, str]:
-    """Python does not know scripts, but a letter's Unicode name begins with its own: GREEK SMALL LETTER
-    ALPHA."""
+    """Return the script of each character: its Unicode name begins with it (GREEK SMALL LETTER ALPHA)."""
     kinds = {"N": "NUMBER", "P": "PUNCTUATION", "S": "SYMBOL"}
-    found = {
+    script_of = {
         character: kinds.get(unicodedata.category(character)[0]) or unicodedata.name(character).split()[0]
         for character in characters
     }
-    names = list(found.values())
+    names = list(script_of.values())
     large = {name for name in names if names.count(name) >= SMALLEST_SCRIPT}
-    return {character: name if name in large else "OTHER" for character, name in found.items()}
+    return {character: name if name in large else "OTHER" for character, name in script_of.items()}
 
 
 def _recipe() -> str:
-    """Names everything the pictures depend on: the fonts' bytes, the renderer, the rules."""
-    rules = (
-        VERSION,
-        MINIMUM_PICTURES,
-        SMALLEST_SCRIPT,
-        SIDE,
-        _glyph_rendering.BASELINE,
-        _glyph_rendering.POINTS,
-    )
+    """Return a hash of all that the pictures depend on: the fonts' bytes, the renderer, the rules."""
+    limits = (VERSION, MINIMUM_PICTURES, SMALLEST_SCRIPT)
+    rules = (*limits, SIDE, _glyph_rendering.BASELINE, _glyph_rendering.POINTS)
     recipe = hashlib.sha256(repr((rules, _glyph_rendering.TEX_FACES)).encode())
     recipe.update(f"{features.version('freetype2')} {unicodedata.unidata_version}".encode())
     for name, path in _glyph_rendering.faces().items():
@@ -111,14 +103,6 @@ def _open(folder: Path, part: Part) -> ImageSet:
     def read(indices: Ints, side: int | None) -> list[Pixels]:
         return list(pixels_NHW[indices, :, :, None])
 
-    return ImageSet(
-        name="glyphs",
-        part=part,
-        labels_N=labels_N,
-        class_names=tuple(description["class_names"]),
-        fingerprint=description["fingerprint"],
-        reader=read,
-        category_N=category_C.astype(np.int64)[labels_N],
-        category_names=tuple(map(str, category_names)),
-        margin=1.0,
-    )
+    names, fingerprint = tuple(description["class_names"]), description["fingerprint"]
+    category_N, categories = category_C.astype(np.int64)[labels_N], tuple(map(str, category_names))
+    return ImageSet("glyphs", part, labels_N, names, fingerprint, read, category_N, categories, margin=1.0)

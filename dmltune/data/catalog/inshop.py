@@ -1,5 +1,7 @@
-"""In-shop Clothes Retrieval (DeepFashion): 52,712 photos of 7,982 clothes in 23 categories. The test half has
-queries and a gallery."""
+"""In-shop Clothes Retrieval (DeepFashion): 52,712 photos of 7,982 clothes in 23 categories.
+
+The test half has queries and a gallery.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dmltune.data.catalog._files import Source
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import Listing, Source
+from dmltune.data.files import printable
+from dmltune.data.images import Part
 
 LIST = "list_eval_partition.txt"
 SOURCE = Source(
@@ -21,14 +24,14 @@ STATUS: dict[Part, tuple[str, ...]] = {"train": ("train",), "test": ("query", "g
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (25882, 3997), "test": (26830, 3985)}
 
 
-def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` is the folder with Eval and img (or Img/img), or the one it is in."""
+def load(part: Part, root: Path | None = None) -> Listing:
+    """List the images of a part; `root` is the folder with Eval and img (or Img/img), or its parent."""
     folder = SOURCE.find(root)
     listed = next(folder / file for (file,) in SOURCE.layouts if (folder / file).is_file())
     rows = SOURCE.table(listed, columns=3, header=2)  # image_name item_id evaluation_status
-    promised = SOURCE.lines(listed)[0].strip()
-    if promised != str(len(rows)):
-        raise SOURCE.broken(f"{listed} promises {promised} images and lists {len(rows)}")
+    count = SOURCE.lines(listed)[0].strip()
+    if count != str(len(rows)):
+        raise SOURCE.broken(f"{listed} claims {printable(count, 20)} images and lists {len(rows)}")
     chosen = [row for row in rows if row[2] in STATUS[part]]
     if not chosen:
         raise SOURCE.broken(f"{listed} lists no {part} image")
@@ -37,7 +40,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
     # MEN/Denim and WOMEN/Denim are two of the 23: img/MEN/Denim/id_00000080/01_1_front.jpg
     kinds, category_N = np.unique(["/".join(path.split("/")[1:3]) for path in paths], return_inverse=True)
     query_N = np.array([row[2] == "query" for row in chosen]) if part == "test" else None
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         folder,
         paths,

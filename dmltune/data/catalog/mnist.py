@@ -1,5 +1,7 @@
-"""MNIST: 70,000 handwritten digits of 28 × 28 pixels in the original idx files, packed (.gz) or not. 0 to 4
-train, 5 to 9 test, with the images of MNIST's own training and test files together."""
+"""MNIST: 70,000 handwritten digits of 28 × 28 pixels in the original idx files, packed (.gz) or not.
+
+0 to 4 train, 5 to 9 test. The images of MNIST's training and test files are joined.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ KINDS = {"images": 3, "labels": 1}  # dimensions
 LAYOUTS = tuple(
     tuple(f"{stem}-{kind}{mark}idx{KINDS[kind]}-ubyte{packed}" for stem in STEMS for kind in KINDS)
     for packed in ("", ".gz")
-    for mark in ("-", ".")  # as they are published, and as some programs unpack them
+    for mark in ("-", ".")  # as published, and as some programs unpack them
 )
 SOURCE = Source("mnist", ("MNIST/raw", "MNIST", "mnist", "mnist/raw"), LAYOUTS)
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (35735, 5), "test": (34265, 5)}  # images, classes
@@ -26,7 +28,7 @@ LARGEST = 2**28  # bytes in a file: five times what MNIST has
 
 
 def load(part: Part, root: Path | None = None) -> ImageSet:
-    """`root` is the folder with the four files or one that has it as `MNIST/raw`, `MNIST` or `mnist`."""
+    """Load a part; `root` is the folder with the four files, or one that has it as `MNIST/raw`."""
     folder = SOURCE.find(root)
     files = next(names for names in LAYOUTS if all((folder / name).is_file() for name in names))
     pixels, numbers = [], []
@@ -46,18 +48,18 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
 
 
 def _idx(file: Path, dimensions: int) -> Pixels:
-    """Two zero bytes, 8 for bytes, the number of dimensions, each size in 4 bytes, then the values."""
+    """Read an idx file of bytes: 0, 0, 8, the number of dimensions, the sizes, the values."""
     start = 4 + 4 * dimensions
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             head = stream.read(start)
             if len(head) < start or head[:4] != bytes((0, 0, 8, dimensions)):
-                raise SOURCE.broken(f"{file} is no idx file of bytes in {dimensions} dimensions")
+                raise SOURCE.broken(f"{file} is not an idx file of bytes in {dimensions} dimensions")
             sizes = np.frombuffer(head, ">u4", offset=4).tolist()
-            promised = int(np.prod(sizes, dtype=object))
-            values = stream.read(min(promised, LARGEST) + 1)  # and no more, however much is packed
+            claimed = int(np.prod(sizes, dtype=object))
+            values = stream.read(min(claimed, LARGEST) + 1)  # bounded, whatever the file unpacks to
     except (OSError, EOFError, zlib.error) as error:
         raise SOURCE.broken(f"{file} cannot be read ({error})") from error
-    if len(values) != promised:
-        raise SOURCE.broken(f"{file} must have {promised:,} values after its head; got {len(values):,}")
+    if len(values) != claimed:
+        raise SOURCE.broken(f"{file} must have {claimed:,} values after its head; got {len(values):,}")
     return np.frombuffer(values, np.uint8).reshape(sizes)

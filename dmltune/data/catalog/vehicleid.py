@@ -1,5 +1,7 @@
-"""PKU VehicleID: photos of vehicles by surveillance cameras. About half of them have a model label, which is
-their category."""
+"""PKU VehicleID: photos of vehicles by surveillance cameras.
+
+About half of the vehicles have a model, which is their category.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,23 @@ from typing import Literal
 
 import numpy as np
 
-from dmltune.data.catalog._files import Source, dense
-from dmltune.data.images import ImageSet, Part
+from dmltune.data.catalog._files import Listing, Source, dense
+from dmltune.data.images import Part
 from dmltune.errors import UserError
 
 TRAIN = "train_test_split/train_list.txt"
 MODELS = "attribute/model_attr.txt"
 SIZES = (800, 1600, 2400)  # vehicles in the small, medium and large test list of the papers
 SOURCE = Source("vehicleid", ("VehicleID_V1.0", "VehicleID"), ((TRAIN, MODELS),))
-# The readme of the release tells the vehicles only: its images are not quite those of the paper.
+# The readme of the release has the numbers of vehicles only; its images are not exactly the paper's.
 PUBLISHED: dict[Part, tuple[int | None, int]] = {"train": (None, 13164), "test": (None, 2400)}
 
 
-def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400] = 2400) -> ImageSet:
-    """`root` is the folder VehicleID_V1.0 or the one it is in; `vehicles` chooses the test list."""
+def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400] = 2400) -> Listing:
+    """List the images of a part; `root` is the folder VehicleID_V1.0, or its parent.
+
+    `vehicles` chooses the test list.
+    """
     if vehicles not in SIZES:
         raise UserError(f"vehicleid: vehicles must be 800, 1600 or 2400; got {vehicles!r}")
     folder = SOURCE.find(root)
@@ -34,7 +39,7 @@ def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400
     model_C = np.array([model_of.get(vehicle, -1) for vehicle in classes.tolist()], dtype=np.int64)
     models = np.unique(model_C[model_C >= 0])
     category_C = np.where(model_C >= 0, np.searchsorted(models, model_C), -1)
-    return SOURCE.images(
+    return SOURCE.listing(
         part,
         folder,
         [f"{name}.jpg" for name, _ in rows],

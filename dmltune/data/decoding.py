@@ -1,0 +1,79 @@
+"""Decode image files that may be damaged. Legend: H×W pixels, C channels."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from PIL import Image, UnidentifiedImageError
+
+from dmltune.data.files import open_regular
+from dmltune.data.images import Pixels, from_pil
+
+MAX_PIXELS = 178_956_970  # Pillow refuses more: half a gigabyte of RGB from a header of a few bytes
+DAMAGED = (  # what Pillow's plugins raise for bytes that make no sense
+    *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError),
+    *(struct.error, zlib.error, Image.DecompressionBombError),
+)
+
+# An unreadable image is reported in one line; a warning about a readable one helps no user.
+warnings.filterwarnings("ignore", module=r"PIL\.\w+ImagePlugin")
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+class UnreadableImageError(Exception):
+    """A file cannot be decoded as an image; `unidentified`: not even its format is known."""
+
+    def __init__(self, error: Exception) -> None:
+        self.unidentified = isinstance(error, UnidentifiedImageError)
+        super().__init__(_reason(error))
+
+
+@contextlib.contextmanager
+def opened(stream: IO[bytes]) -> Iterator[Image.Image]:
+    """Open an image for the block; nothing is decoded before its size is known to be allowed.
+
+    What Pillow raises in the block becomes an UnreadableImageError.
+    """
+    try:
+        with Image.open(stream) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            yield image
+    except DAMAGED as error:
+        raise UnreadableImageError(error) from error
+
+
+def decode(file: Path, convert: Callable[[Image.Image], Image.Image], side: int | None = None) -> Pixels:
+    """Return the pixels of `file` (H, W, C), after `convert`.
+
+    With `side` a JPEG is decoded at the smallest scale that is not below it, which is quicker.
+    """
+    try:
+        with open_regular(file, "rb") as stream, opened(stream) as image:
+            if side is not None:
+                image.draft("RGB", (side, side))
+            return from_pil(convert(image))
+    except OSError as error:
+        raise UnreadableImageError(error) from error
+
+
+def verify_content(content: bytes) -> None:
+    """Decode all pixels of an image in memory, or raise UnreadableImageError."""
+    with opened(io.BytesIO(content)) as image:
+        image.load()
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, Image.DecompressionBombError):
+        return f"it claims more than {MAX_PIXELS:,} pixels"
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image of a known format"
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(text.split())

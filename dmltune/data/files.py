@@ -1,0 +1,92 @@
+"""Open, lock and show files whose kind and name are not under our control."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from filelock import FileLock, Timeout
+
+from dmltune.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 2.0  # a longer wait for another process is logged
+POLL_SECONDS = 0.02
+ESCAPED = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories: controls, stray bytes, line separators
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)  # of some network file systems
+
+
+def regular_stat(file: Path) -> os.stat_result:
+    """Return the status of a regular file; raise OSError for anything else."""
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(file))
+    return status
+
+
+def open_regular(file: Path, mode: str = "r", **options: Any) -> IO[Any]:
+    """Open a regular file; raise OSError for anything else. A FIFO does not block."""
+    return open(file, mode, opener=_open_regular, **options)
+
+
+def _open_regular(file: str, flags: int) -> int:
+    descriptor = os.open(file, flags | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", file)
+    return descriptor
+
+
+def printable(text: str, most: int | None = None) -> str:
+    r"""Return `text` with control characters and bytes that are not UTF-8 as escapes: `\x1b`.
+
+    A text of more than `most` characters is cut.
+    """
+    if most is not None and len(text) > most:
+        text = text[: most - 1] + "…"
+    return "".join(
+        character.encode("unicode_escape").decode().replace("udc", "x")
+        if unicodedata.category(character) in ESCAPED
+        else character
+        for character in text
+    )
+
+
+@contextlib.contextmanager
+def locked(file: Path, task: str, patience: float | None = None) -> Iterator[bool]:
+    """Hold the lock `file` during the block, for one process at a time.
+
+    The kernel releases it when the process ends. A wait of more than PATIENCE_SECONDS is logged with `task`.
+    With `patience` a longer wait is a UserError. Yields False on a file system without locks.
+    """
+    if os.path.lexists(file) and not os.path.isfile(file):
+        raise UserError(f"the lock {file} must be a regular file; remove it.")
+    lock = FileLock(file, poll_interval=POLL_SECONDS)
+    exclusive = _acquire(lock, task, patience)
+    try:
+        yield exclusive
+    finally:
+        lock.release()
+
+
+def _acquire(lock: FileLock, task: str, patience: float | None) -> bool:
+    try:
+        lock.acquire(timeout=PATIENCE_SECONDS if patience is None else patience)
+    except Timeout as timeout:
+        if patience is not None:
+            raise UserError(f"another process is {task}; wait until it is done.") from timeout
+        logger.warning("another process is %s; waiting for it", task)
+        lock.acquire()
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return False
+    return True

@@ -1,0 +1,234 @@
+"""Samplers choose the images of a batch as a pure function of (seed, step); a resume needs no state.
+
+Legend: N images, B batch, C classes, k classes in a batch, m samples of a class: B = k·m.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+
+from dmltune.data.images import Ints
+from dmltune.errors import UserError
+
+# The purposes of random numbers.
+CLASS_ORDER, CLASS_SAMPLES, IMAGE_ORDER, AUGMENTATION, POOL, POOL_AUGMENTATION = range(1, 7)
+CATEGORY_ORDER, CATEGORY_SAMPLES = range(7, 9)
+VIEWS = 64
+
+
+def generator(seed: int, purpose: int, count: int) -> np.random.Generator:
+    """Return independent random numbers for every (seed, purpose, count)."""
+    return np.random.default_rng((seed, purpose, count))
+
+
+class Sampler(Protocol):
+    def batch(self, step: int) -> Ints:
+        """Return indices into `labels_N`, (B,)."""
+        ...
+
+
+def sampler(
+    labels_N: Ints,
+    batch_size: int,
+    samples_per_class: int,
+    seed: int,
+    category_N: Ints | None = None,
+    categories: int | None = None,
+) -> Sampler:
+    """Return a sampler.
+
+    With `samples_per_class` = 0 images are random, or, with 2 `categories`, all images of a class are taken.
+    """
+    if categories is not None:
+        if categories != 2:
+            raise UserError(f"categories must be 2 (hard batches) or left out; got {categories}.")
+        return TwoCategories(labels_N, batch_size, samples_per_class, seed, category_N)
+    if samples_per_class == 0:
+        return RandomImages(labels_N, batch_size, seed)
+    return MPerClass(labels_N, batch_size, samples_per_class, seed)
+
+
+class MPerClass:
+    """k different classes with m samples each; every epoch shows every class once.
+
+    Each epoch permutes the classes and takes k at a time. A batch may reach into the next epoch; the classes
+    that it already has then come later there. With fewer than 2k classes this is impossible, and each batch
+    draws its k classes independently. The m images are distinct; a class with fewer is sampled with
+    repetition.
+    """
+
+    def __init__(self, labels_N: Ints, batch_size: int, samples_per_class: int, seed: int) -> None:
+        _require_sizes(batch_size, samples_per_class)
+        self.classes_C = np.unique(labels_N)
+        self.per_batch = batch_size // samples_per_class
+        self.samples_per_class = samples_per_class
+        self.seed = seed
+        if self.per_batch > len(self.classes_C):
+            raise UserError(
+                f"a batch of {batch_size} = {self.per_batch} classes × {samples_per_class} needs"
+                f" {self.per_batch} training classes; got {len(self.classes_C)}."
+                f" Use a batch of {len(self.classes_C) * samples_per_class} or less."
+            )
+        self._images = images_of_classes(labels_N)
+
+    def batch(self, step: int) -> Ints:
+        rng = generator(self.seed, CLASS_SAMPLES, step)
+        return np.concatenate([self._samples(rng, position) for position in self.classes_of(step)])
+
+    def classes_of(self, step: int) -> Ints:
+        """Return the k classes of a batch, as positions in `classes_C`."""
+        total, k = len(self.classes_C), self.per_batch
+        if total < 2 * k:
+            return generator(self.seed, CLASS_ORDER, step).permutation(total)[:k]
+        epoch, start = divmod(step * k, total)
+        first = self._order(epoch)[start : start + k]
+        return first if len(first) == k else np.concatenate([first, self._order(epoch + 1)[: k - len(first)]])
+
+    def _order(self, epoch: int) -> Ints:
+        """Permute the classes; those of a batch that began in the epoch before come after the others.
+
+        They are never moved to the last k places: these do not depend on the epochs before.
+        """
+        total, k = len(self.classes_C), self.per_batch
+        order_C = generator(self.seed, CLASS_ORDER, epoch).permutation(total)
+        begun = -(epoch * total) % k  # positions of this epoch in the first, shared batch
+        if epoch == 0 or begun == 0:
+            return order_C
+        before = generator(self.seed, CLASS_ORDER, epoch - 1).permutation(total)[total - (k - begun) :]
+        head, tail = order_C[: total - k], order_C[total - k :]
+        repeated = np.isin(head, before)
+        return np.concatenate([head[~repeated], head[repeated], tail])
+
+    def _samples(self, rng: np.random.Generator, position: int) -> Ints:
+        images, m = self._images[position], self.samples_per_class
+        return rng.choice(images, m, replace=len(images) < m)
+
+
+class RandomImages:
+    """All images in a new random order in every epoch; those that do not fill a batch are left out."""
+
+    def __init__(self, labels_N: Ints, batch_size: int, seed: int) -> None:
+        if not 0 < batch_size <= len(labels_N):
+            raise UserError(
+                f"batch_size must be between 1 and the {len(labels_N)} training images; got {batch_size}."
+            )
+        self.images, self.batch_size, self.seed = len(labels_N), batch_size, seed
+
+    def batch(self, step: int) -> Ints:
+        epoch, position = divmod(step, self.images // self.batch_size)
+        order = generator(self.seed, IMAGE_ORDER, epoch).permutation(self.images)
+        return order[position * self.batch_size : (position + 1) * self.batch_size]
+
+
+def images_of_classes(labels_N: Ints) -> list[Ints]:
+    """Return the images of every class, ascending, in the order of the labels."""
+    sizes_C = np.unique(labels_N, return_counts=True)[1]
+    return np.split(np.argsort(labels_N, kind="stable"), np.cumsum(sizes_C)[:-1])
+
+
+def _require_sizes(batch_size: int, samples_per_class: int) -> None:
+    if batch_size < 1 or samples_per_class < 1:
+        raise UserError(
+            f"batch_size and samples_per_class must be at least 1; got {batch_size} and {samples_per_class}."
+        )
+    if excess := batch_size % samples_per_class:
+        below, above = batch_size - excess, batch_size - excess + samples_per_class
+        raise UserError(
+            f"batch_size must be a multiple of samples_per_class; got {batch_size} and {samples_per_class}."
+            f" Use {f'{below} or {above}' if below else above}."
+        )
+
+
+class TwoCategories:
+    """Hard batches (seed 004, appendix A): half from classes of one category, half from another.
+
+    Classes of one category look alike.
+
+    Every pair of categories occurs once a round, in a new random order; an epoch of the paper is 5 rounds of
+    the 66 pairs of SOP, or 2 of the 253 of In-Shop. A class is in the category of its first image. Category
+    −1 is "not known": where such classes exist (VehicleID), half of every batch is from them and half from
+    one known category. A category then occurs as often in a round as its images fill half a batch, at least
+    once: Σ_c 2 N_c / B batches.
+
+    The classes of a half are random, each with m distinct images, or (m = 0) with all of its images until the
+    half is full; the last class is cut. In a category or class that is too small, no class or image is
+    repeated in a batch before all others were used as often.
+    """
+
+    def __init__(
+        self, labels_N: Ints, batch_size: int, samples_per_class: int, seed: int, category_N: Ints | None
+    ) -> None:
+        if category_N is None:
+            raise UserError("batches of 2 categories need a data set with categories; leave categories out.")
+        _require_halves(batch_size, samples_per_class)
+        self.half, self.samples_per_class, self.seed = batch_size // 2, samples_per_class, seed
+        images = images_of_classes(labels_N)
+        category_C = category_N[[members[0] for members in images]]
+        self._classes = {
+            int(category): [images[position] for position in np.flatnonzero(category_C == category)]
+            for category in np.unique(category_C)
+        }
+        self.round = self._round([category for category in self._classes if category >= 0])
+
+    def batch(self, step: int) -> Ints:
+        rng = generator(self.seed, CATEGORY_SAMPLES, step)
+        return np.concatenate(
+            [self._samples(rng, self._classes[category]) for category in self.categories_of(step)]
+        )
+
+    def categories_of(self, step: int) -> tuple[int, int]:
+        """Return the two categories of a batch."""
+        count, position = divmod(step, len(self.round))
+        order = generator(self.seed, CATEGORY_ORDER, count).permutation(len(self.round))
+        return self.round[int(order[position])]
+
+    def _round(self, known: list[int]) -> list[tuple[int, int]]:
+        if len(self._classes) < 2:
+            raise UserError(
+                f"batches of 2 categories need training classes of 2 categories; got {len(self._classes)}."
+                " Leave categories out."
+            )
+        if -1 not in self._classes:
+            return list(combinations(known, 2))
+        fills = {c: round(sum(map(len, self._classes[c])) / self.half) for c in known}
+        return [(c, -1) for c in known for _ in range(max(1, fills[c]))]
+
+    def _samples(self, rng: np.random.Generator, classes: list[Ints]) -> Ints:
+        if m := self.samples_per_class:
+            chosen, times = np.unique(_in_turns(rng, len(classes), self.half // m), return_counts=True)
+            parts = [
+                classes[c][_in_turns(rng, len(classes[c]), n * m)] for c, n in zip(chosen, times, strict=True)
+            ]
+            return np.concatenate(parts)
+        parts, room = [], self.half
+        while room > 0:
+            for position in rng.permutation(len(classes)):
+                parts.append(rng.permutation(classes[position])[:room])
+                room -= len(parts[-1])
+                if not room:
+                    break
+        return np.concatenate(parts)
+
+
+def _in_turns(rng: np.random.Generator, items: int, count: int) -> Ints:
+    """Return `count` of 0 … items − 1 in random orders, one after the other."""
+    return np.concatenate([rng.permutation(items) for _ in range(-(-count // items))])[:count]
+
+
+def _require_halves(batch_size: int, samples_per_class: int) -> None:
+    if batch_size < 2 or samples_per_class < 0:
+        raise UserError(
+            "with 2 categories batch_size must be at least 2 and samples_per_class at least 0;"
+            f" got {batch_size} and {samples_per_class}."
+        )
+    step = 2 * max(1, samples_per_class)
+    if excess := batch_size % step:
+        below, above = batch_size - excess, batch_size - excess + step
+        rule = "even" if step == 2 else f"a multiple of 2 × samples_per_class = {step}"
+        raise UserError(
+            f"with 2 categories batch_size must be {rule}; got {batch_size}."
+            f" Use {f'{below} or {above}' if below else above}."
+        )
