@@ -21,7 +21,7 @@ COMMANDS = (
 
 
 def command(name: str) -> ModuleType:
-    """Return the module of a command: SUMMARY, EXAMPLES, add_arguments(parser), run(args, out) -> exit code."""
+    """Return the module of a command: SUMMARY, EXAMPLES, add_arguments(parser), run(args, out)."""
     if name not in COMMANDS:
         hint = nearest(name, COMMANDS) or "; there are " + ", ".join(COMMANDS)
         raise UserError(f"no command {readable(name)}{hint}")

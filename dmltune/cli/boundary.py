@@ -18,7 +18,7 @@ from dmltune.store import without_password
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # 130 is 128 + SIGINT, as in shells
 LONGEST_LINE = 900  # characters of a message
-LONGEST_WORD = 300  # a longer run of characters without a space is cut
+_LONG_WORD = re.compile(r"\S{300,}")
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 STORAGE_LIBRARIES = ("mlflow", "sqlalchemy", "alembic", "optuna", "sqlite3")
 
@@ -28,7 +28,7 @@ class OutputError(Exception):
 
 
 def guarded(run: Callable[[], int], verbose: int) -> int:
-    """Return the exit code of `run`. A mistake becomes one line on stderr; other errors keep their traceback."""
+    """Return the exit code of `run`. A user's mistake becomes one line; other errors keep their traceback."""
     _open_streams()
     with _logging_to_stderr(verbose):
         try:
@@ -76,7 +76,7 @@ def verbosity(arguments: Sequence[str]) -> int:
 def message_line(text: str) -> str:
     """Return `text` on one line of at most LONGEST_LINE characters, without control characters."""
     line = printable(" ".join(text.split()))
-    line = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:120]}…({len(word[0]):,} characters)", line)
+    line = _LONG_WORD.sub(lambda word: f"{word[0][:120]}…({len(word[0]):,} characters)", line)
     return line if len(line) <= LONGEST_LINE else f"{line[:500]} … {line[-350:]}"
 
 
@@ -113,10 +113,8 @@ def _open_streams() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
     for stream, errors in ((sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors=errors)  # type: ignore[union-attr]

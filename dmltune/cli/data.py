@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output, new_table
 from dmltune.cli.parser import Parser, add_format, at_least
-from dmltune.errors import UserError, readable
+from dmltune.errors import UserError
 
 if TYPE_CHECKING:
     from dmltune.data.survey import DatasetEntry
@@ -34,13 +35,13 @@ def add_arguments(parser: Parser) -> None:
         "name", metavar="NAME", nargs="?", help="a name that list shows, or the path of your own images"
     )
     parser.add_argument(
-        "--data-root", type=Path, metavar="FOLDER", help="the folder of the data sets (default: $DMLTUNE_DATA)"
+        "--data-root", type=Path, metavar="FOLDER", help="folder of the data sets (default: $DMLTUNE_DATA)"
     )
     parser.add_argument("--archive", type=Path, metavar="FILE", help="prepare: the archive, already fetched")
     parser.add_argument("--out", type=Path, metavar="FILE", help="show: the PNG to write (default: NAME.png)")
     parser.add_argument("--part", choices=("train", "test"), help="show: of which classes (default: train)")
-    parser.add_argument("--classes", type=at_least(1), metavar="N", help="show: number of classes (default: 10)")
-    parser.add_argument("--per-class", type=at_least(1), metavar="N", help="show: images of each (default: 8)")
+    parser.add_argument("--classes", type=at_least(1), metavar="N", help="show: how many (default: 10)")
+    parser.add_argument("--per-class", type=at_least(1), metavar="N", help="show: of each class (default: 8)")
     add_format(parser)
 
 
@@ -70,8 +71,6 @@ def show_list(args: argparse.Namespace, out: Output) -> int:
 
 
 def prepare(args: argparse.Namespace, out: Output) -> int:
-    import os
-
     from rich.text import Text
 
     from dmltune.cli.progress import bar
@@ -123,15 +122,9 @@ def name_or_path(name: str) -> tuple[str, dict[str, Any]]:
     """Return a name of the catalogue, or `own` and a path when `name` exists or looks like a path."""
     from dmltune.data import catalog
 
-    try:
-        path = Path(name).expanduser()
-        if name not in catalog.names() and ("/" in name or path.exists()):
-            return "own", {"path": path}
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"NAME must be a data set or the path of your images; got {readable(name)} ({reason})."
-        ) from None
+    path = Path(os.path.expanduser(name))
+    if name not in catalog.names() and ("/" in name or os.path.exists(path)):
+        return "own", {"path": path}
     if name == "own":
         raise UserError("own images have no name. Write their path: a folder of class folders, or a CSV.")
     return name, {}

@@ -62,7 +62,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     failed = [finding for finding in findings if finding.state == "failed"]
     out.document({"ok": not failed, "checks": findings})
     out.show(table(findings), "")
-    out.show(f"{len(failed)} of {len(findings)} lines failed" if failed else "everything that is needed works")
+    out.show(
+        f"{len(failed)} of {len(findings)} lines failed" if failed else "everything that is needed works"
+    )
     return 1 if failed else 0
 
 

@@ -89,7 +89,7 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     facts = facts_table(
         ("search", f"{plan['name'] or 'a new name'} · {plan['space']}   {experiment.about}"),
         ("trials", f"{plan['trials']} of at most {experiment.max_steps} steps{limit}"),
-        ("sampler", f"{experiment.sampler}, scheduler {experiment.scheduler}"),
+        ("sampler", f"{experiment.sampler.name}, scheduler {experiment.scheduler.name}"),
         ("objective", f"{metric} ({objective.mode}), {objective.protocol} protocol"),
         ("data", f"{data['path'] or data['name']}: {size}"),
         ("store", str(plan["store"])),

@@ -1,4 +1,4 @@
-"""`dmltune evaluate`: the retrieval metrics of one embedder. Reading test classes is noted in the test ledger."""
+"""`dmltune evaluate`: retrieval metrics of one embedder. The test ledger notes when test classes are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The experiment of `dmltune search` and `dmltune train`: a space by name or file, or one proposed for `--data`.
+"""The experiment of `dmltune search` and `train`: a space by name or file, or one proposed for `--data`.
 
 A proposal is stored with the search it was made for (`searches/NAME/proposed.yaml`): the same name continues
 with it on any machine and with any version.
@@ -150,7 +150,9 @@ def write(file: Path, text: str) -> None:
     try:
         exists = file.exists()
         if exists and not (file.is_file() and file.read_text(encoding="utf-8") == text):
-            raise UserError(f"--write: {printable(str(file))} exists already. Choose another name, or delete it.")
+            raise UserError(
+                f"--write: {printable(str(file))} exists already. Choose another name, or delete it."
+            )
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -63,7 +63,7 @@ def _output_errors() -> Iterator[None]:
 
 def to_json(value: Any) -> str:
     text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -110,7 +110,9 @@ def facts_table(*rows: tuple[str, str]) -> Table:
 
 def plain(value: Any) -> Any:
     """Return JSON's types for dataclasses, paths, numpy's numbers; NaN and infinity become null."""
-    if isinstance(value, bool | int | str) or value is None:
+    if isinstance(value, str):  # a file name may have bytes that are not UTF-8
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, bool | int) or value is None:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -121,7 +123,7 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Path):
-        return str(value)
+        return plain(str(value))
     if hasattr(value, "item"):
         return plain(value.item())
     raise TypeError(f"no JSON for {type(value).__name__}")

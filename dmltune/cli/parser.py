@@ -192,7 +192,10 @@ def add_experiment(parser: Parser, role: str) -> None:
 
 def add_places(parser: Parser) -> None:
     parser.add_argument(
-        "--data-root", type=Path, metavar="FOLDER", help="the folder of the data sets (default: $DMLTUNE_DATA)"
+        "--data-root",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder of the data sets (default: $DMLTUNE_DATA)",
     )
     parser.add_argument(
         "--cache",

@@ -86,7 +86,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0 if result.winner is not None else 1
 
 
-def search_with(args: argparse.Namespace, chosen: ChosenExperiment, store: Any, baseline: Any) -> SearchResult:
+def search_with(
+    args: argparse.Namespace, chosen: ChosenExperiment, store: Any, baseline: Any
+) -> SearchResult:
     from dmltune.search.api import search
 
     with watching(baseline) as watch:

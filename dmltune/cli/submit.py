@@ -120,8 +120,8 @@ def store_of(job: Job, args: argparse.Namespace) -> str:
         return str(Path(requested).expanduser())
     if not on_this_machine(args.address):
         raise UserError(
-            f"a job on {without_password(args.address)} needs a store that outlives it, an absolute folder of "
-            f"the head node; got {requested or 'none'}. Use --store /shared/mlruns, or store: in the job."
+            f"a job on {without_password(args.address)} needs a store that outlives it, an absolute folder "
+            f"of the head node; got {requested or 'none'}. Use --store /shared/mlruns, or store: in the job."
         )
     return str(Path(requested or os.environ.get("DMLTUNE_STORE") or "mlruns").absolute())
 

@@ -7,14 +7,17 @@ markup.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from dmltune.errors import printable
+from dmltune.report.formatting import first_line
 
 WIDTH = 80
+MOST_FAILURES = 5
 
 
 def line(text: str, style: str = "", **options: Any) -> Text:
@@ -32,6 +35,15 @@ def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     return textwrap.wrap(
         printable(text), WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
     )
+
+
+def failure_lines(failures: Mapping[str, str], others: str) -> list[Text]:
+    """Return a line for each of the first failures; `others` says where the rest can be read."""
+    shown = list(failures.items())[:MOST_FAILURES]
+    parts = [line(f"{name} failed: {first_line(reason)}", "red") for name, reason in shown]
+    if hidden := len(failures) - len(shown):
+        parts.append(line(f"… and {hidden} more; {others}"))
+    return parts
 
 
 def grid(**options: Any) -> Table:

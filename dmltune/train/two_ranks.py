@@ -1,6 +1,6 @@
 """Compare the gradient of two gloo ranks, half a batch each, with that of one process (float64).
 
-`python -m dmltune.train.two_ranks FOLDER RANK`: rank 0 prints the largest relative difference of any gradient.
+`python -m dmltune.train.two_ranks FOLDER RANK`: rank 0 prints the largest relative difference.
 """
 
 from __future__ import annotations
