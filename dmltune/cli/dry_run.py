@@ -21,7 +21,7 @@ def validate_resources(args: argparse.Namespace) -> None:
     from dmltune.train.cluster_address import require_cluster
     from dmltune.train.ray_session import RaySession, plan_resources, usable_cores
 
-    resources = Resources(args.workers, getattr(args, "concurrent", None), args.address)
+    resources = Resources(args.workers or 1, getattr(args, "concurrent", None), args.address)
     address = args.address or os.environ.get("RAY_ADDRESS") or None
     require_cluster(address)
     if address is None and (resources.workers > 1 or resources.concurrent is not None):
