@@ -13,11 +13,12 @@ export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check format clean
+.PHONY: help demo test check mutants format clean
 help:
 	@echo 'make demo    a search of 12 trials on rendered characters, then the test characters (minutes)'
 	@echo 'make test    the tests'
-	@echo 'make check   ruff, mypy, and whether the commands in README.md exist'
+	@echo 'make check   ruff, mypy, and whether README.md and docs/ are true'
+	@echo 'make mutants wrong signs and dropped terms, each of which a test must notice'
 	@echo 'make format  let ruff lay out the code'
 	@echo 'make clean   remove .venv and caches (runs in mlruns/ stay)'
 
@@ -34,7 +35,10 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_readme.py
+	$(BIN)/python -m pytest -q tests/test_readme.py tests/test_docs.py
+
+mutants: $(READY)
+	$(BIN)/python tests/mutations.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix-only -q .

@@ -55,7 +55,7 @@ def test_the_wheel_holds_every_space_every_job_and_no_test(wheel: Path) -> None:
         files = {f"dmltune/{kind}/{file.name}" for file in (ROOT / kind).glob("*.yaml")}
         assert files
         assert files <= names
-    assert "dmltune/py.typed" in names
+    assert {"dmltune/py.typed", "dmltune/report/templates/check.html.j2"} <= names
     assert not [
         name for name in names if name.split("/")[0] not in ("dmltune", f"dmltune-{version()}.dist-info")
     ]

@@ -1,4 +1,4 @@
-"""The reality check after a search: folds × seeds on the test classes, with statistics. Called, it checks."""
+"""The reality check of a search: folds × seeds on the test classes, with statistics. It can be called."""
 
 from dmltune.callable_package import make_callable
 

@@ -1,42 +1,22 @@
-"""`dmltune.check`: the winner of a search, the paper's point and the baseline, on classes nobody has seen."""
+"""`dmltune.check`: the winner of a search, the reference point and the baseline on unseen classes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dmltune.check.baseline_search import tuned_baseline
-from dmltune.check.configurations import BASELINE, Configuration, changed, key_of, of_search
+from dmltune.check.baseline_search import baseline_name, tuned_baseline
+from dmltune.check.configurations import BASELINE, Configuration, changed, key_of_label, of_search
+from dmltune.check.document import CheckDocument
 from dmltune.check.finished_search import FinishedSearch, load_finished_search
-from dmltune.check.plan import CheckPlan, planned, protocol_for
-from dmltune.check.session import CheckResult, check_configurations
-from dmltune.data.splits import CONVENTIONAL
+from dmltune.check.request import CheckRequest, PreparedCheck, prepare_check
+from dmltune.check.session import CheckResult, run_check
 from dmltune.errors import UserError
+from dmltune.resources import Locations, Resources
 from dmltune.search.state import Watch
 from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
-
-CHOSEN_ON_TEST = "conventional protocol: the search chose its winner on the test classes"
-
-
-@dataclass(frozen=True)
-class PreparedCheck:
-    """What a check of this search is about, before anything is trained."""
-
-    name: str
-    search: FinishedSearch
-    configurations: list[Configuration]
-    baseline: str | None
-    plan: CheckPlan
-    note: str  # about the protocol
-
-    @property
-    def extra(self) -> dict[str, Any]:
-        """What the document says beyond the figures."""
-        return {"warning": CHOSEN_ON_TEST} if self.search.protocol == CONVENTIONAL else {}
 
 
 def check(
@@ -53,50 +33,37 @@ def check(
     address: str | None = None,
     store: Store | None = None,
     data_root: Path | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    log: Callable[[str], None] = lambda text: None,
     watch: Watch | None = None,
 ) -> CheckResult:
-    """The winner (or the `top` best), the reference point and the baseline: folds × repeats models each (3
-    repeats of all folds, unless said), measured on the test classes and compared.
+    """Train the `top` best trials, the reference point and the baseline, and compare them on test classes.
 
-    The same `name` (SEARCH-check) goes on where it stopped. With `fair_baseline` the baseline first gets a
-    search of its own, as long as the one that is checked; `watch` hears of it. Every opening of the test
-    classes is written into the store's test ledger.
+    Each gets folds × `repeats` models (default: all folds, 3 repeats). The same `name`, by default
+    SEARCH-check, continues where it was stopped. With `fair_baseline` the baseline first gets a search of its
+    own, as long as the one that is checked; `watch` shows its state. Every opening of the test classes is
+    written into the store's test ledger.
     """
-    store = store or Store.at()
+    resources = Resources(workers, concurrent, address)
+    locations = Locations(store or Store.at(), data_root)
     tuned = None
     if fair_baseline:
-        found = load_finished_search(search, Tracker(store))
-        tuned = tuned_baseline(
-            found, workers=workers, concurrent=concurrent, address=address, store=store,
-            data_root=data_root, say=say, watch=watch,
-        )  # fmt: skip
+        finished = load_finished_search(search, Tracker(locations.store))
+        own_name = name_of(search, name)
+        tuned = tuned_baseline(finished, resources, locations, log, watch)
         if tuned is None:
-            own = name_of(search, name)
-            document = {"name": own, "search": search, "stopped": True, "failed": {}, "configurations": []}
-            return CheckResult(document, store.search_folder(own), stopped=True)
-    ready = prepare(
-        search, top=top, repeats=repeats, folds=folds, name=name, overrides=overrides, store=store,
-        data_root=data_root, tuned=tuned,
-    )  # fmt: skip
-    return check_configurations(
-        ready.name,
-        ready.configurations,
-        ready.baseline,
-        space_name=ready.search.space_name,
+            return CheckResult(_stopped(own_name, finished), locations.store.search_folder(own_name))
+    prepared = prepare(
+        search,
+        top=top,
         repeats=repeats,
         folds=folds,
-        store=store,
+        name=name,
+        overrides=overrides,
+        store=locations.store,
         data_root=data_root,
-        address=address,
-        workers=workers,
-        concurrent=concurrent,
-        say=say,
-        why=f"check of search {search}",
-        study=search,
-        search=ready.search,
-        extra=ready.extra | ({"baseline_search": f"{search}-baseline"} if tuned else {}),
+        tuned=tuned,
     )
+    return run_check(prepared, resources, locations, log)
 
 
 def prepare(
@@ -111,31 +78,53 @@ def prepare(
     data_root: Path | None = None,
     tuned: Configuration | None = None,
 ) -> PreparedCheck:
-    """Everything that can be said, and be wrong, before Ray starts. `tuned` stands in for the baseline."""
-    found = load_finished_search(search, Tracker(store))
-    name = name_of(search, name)
-    configurations = changed(of_search(found, top, tuned), overrides)
-    baseline = key_of(configurations, BASELINE)
-    before = CheckPlan.read(store.search_folder(name))
-    if before is None:
-        _check_data(found, data_root)
-        protocol, note = protocol_for(configurations[0].experiment, data_root)
-    else:
-        protocol, note = before.protocol, ""
-    plan = planned(name, before, configurations, baseline, protocol, folds, repeats)
-    return PreparedCheck(name, found, configurations, baseline, plan, note)
+    """Validate everything that can be validated before Ray starts. `tuned` replaces the baseline."""
+    finished = load_finished_search(search, Tracker(store))
+    configurations = changed(of_search(finished, top, tuned), overrides)
+    request = CheckRequest(
+        name=name_of(search, name),
+        configurations=tuple(configurations),
+        baseline=key_of_label(configurations, BASELINE),
+        space_name=finished.space_name,
+        why=f"check of search {search}",
+        study=search,
+        folds=folds,
+        repeats=repeats,
+        search=finished,
+        baseline_search=baseline_name(finished) if tuned else "",
+    )
+    locations = Locations(store, data_root)
+    prepared = prepare_check(request, locations)
+    if prepared.new:
+        _require_same_data(finished, locations)
+    return prepared
 
 
 def name_of(search: str, name: str | None) -> str:
     return validated_name(name or f"{search}-check")
 
 
-def _check_data(found: FinishedSearch, data_root: Path | None) -> None:
-    """The winner is that of the data the search saw."""
-    root = str(Path(data_root).absolute()) if data_root else None
-    now = training_images(found.experiment.reference_experiment(), root).fingerprint
-    if now != found.fingerprint:
+def _require_same_data(finished: FinishedSearch, locations: Locations) -> None:
+    """Raise a UserError unless the training images are those of the search."""
+    images = training_images(finished.experiment.reference_experiment(), locations.absolute_root)
+    if images.fingerprint != finished.fingerprint:
         raise UserError(
-            f"search '{found.name}' saw other data: fingerprint {found.fingerprint} → {now}. "
-            "Give the --data-root of the search, or search again."
+            f"search '{finished.name}' had other data: fingerprint {finished.fingerprint} → "
+            f"{images.fingerprint}. Give the --data-root of the search, or search again."
         )
+
+
+def _stopped(name: str, finished: FinishedSearch) -> CheckDocument:
+    """Return the document of a check whose baseline search was stopped: nothing is planned yet."""
+    return CheckDocument(
+        name=name,
+        space_name=finished.space_name,
+        data=finished.experiment.data.name,
+        fingerprint="",
+        protocol=finished.protocol,
+        folds=0,
+        repeats=0,
+        search=finished.name,
+        stopped=True,
+        baseline_search=baseline_name(finished),
+    )

@@ -1,63 +1,88 @@
-"""What a check leaves: its document, its page and its openings, in its folder and with its runs."""
+"""The files of a check, in its folder and with its runs: the document, the page, the ledger's entries."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from dmltune.check.plan import CheckPlan
+from dmltune.check.document import CheckDocument
+from dmltune.check.plan import CheckPlan, stored_digest
+from dmltune.check.request import CheckRequest
 from dmltune.core.checkpoint import replace_file
-from dmltune.ledger import FILE, Ledger, LedgerEntry, lines
-from dmltune.store import Store
+from dmltune.errors import UserError
+from dmltune.ledger import FILE, Ledger, LedgerEntry, to_lines
+from dmltune.store import Store, require_regular
 from dmltune.tracking import Tracker
 
 DOCUMENT, PAGE = "check.json", "report.html"
 
 
-def finished(folder: Path, plan: CheckPlan) -> dict[str, Any] | None:
-    """The document of this very plan, when it left nothing to do."""
-    try:
-        document: dict[str, Any] = json.loads((folder / DOCUMENT).read_text())
-    except (OSError, ValueError):
+def read_document(folder: Path) -> CheckDocument | None:
+    """Return the document of the check in this folder; None when it has none."""
+    path = folder / DOCUMENT
+    if not path.exists():
         return None
-    return document if document["plan"] == plan.digest and not document["failed"] else None
+    require_regular(path)
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is damaged ({type(error).__name__}). "
+            "Remove it: the same command measures the trained models again."
+        ) from None
+    return CheckDocument.from_dict(tree, str(path))
 
 
-def show_again(store: Store, document: dict[str, Any], study: str, why: str) -> dict[str, Any]:
-    """The same document, with one more line in the ledger."""
-    name, ledger = str(document["name"]), Ledger(store)
-    digests = tuple(row["digest"] for row in document["configurations"])
+def finished_document(folder: Path, plan: CheckPlan) -> CheckDocument | None:
+    """Return the document when it has every model of this plan; None when something is left to do."""
+    document = read_document(folder)
+    if document is None or document.failed or CheckPlan.read(folder) != plan:
+        return None
+    return document if document.plan == stored_digest(folder) else None
+
+
+def show_again(store: Store, document: CheckDocument, request: CheckRequest) -> CheckDocument:
+    """Add an entry to the test ledger and return the document with it. The run's tags stay."""
+    study, ledger = request.study or request.name, Ledger(store)
     ledger.write(
-        LedgerEntry("shown again", study, why, document["data"], document["fingerprint"], name, digests)
+        LedgerEntry(
+            kind="shown again",
+            study=study,
+            why=request.why,
+            data=document.data,
+            fingerprint=document.fingerprint,
+            check=document.name,
+            configurations=tuple(result.digest for result in document.configurations),
+        )
     )
-    document = document | {"openings": [one.to_dict() for one in ledger.entries(study)]}
+    document = replace(document, openings=tuple(ledger.entries(study)))
     tracker = Tracker(store)
-    run = tracker.find(name)
-    write(document, store.search_folder(name), tracker, run.info.run_id if run else None)
+    run = tracker.find(document.name)
+    write(document, store.search_folder(document.name), tracker, run.info.run_id if run else None)
     return document
 
 
-def log_figures(document: dict[str, Any], tracker: Tracker, parent: str) -> None:
-    """Into the runs: of every model its own, of the whole check the means."""
-    metric, means = document["metric"], {}
-    for row in document["configurations"]:
-        for model in row["models"]:
-            if not tracker.logged_steps(model["run_id"], f"test_{metric}"):
-                figures = {f"test_{key}": value for key, value in model["test"].items()}
-                tracker.log(model["run_id"], model["step"], figures)
-        if row["single"]:
-            means[f"test_{metric}.{row['key']}"] = row["single"][metric]["mean"]
-    tracker.log(parent, len(document["openings"]), means)
+def log_figures(document: CheckDocument, tracker: Tracker, parent_id: str) -> None:
+    """Log each model's test metrics in its run, and the means in the run of the check."""
+    metric, means = document.metric, {}
+    for result in document.configurations:
+        for model in result.models:
+            if not tracker.logged_steps(model.run_id, f"test_{metric}"):
+                figures = {f"test_{key}": value for key, value in model.test.items() if value is not None}
+                tracker.log(model.run_id, model.step, figures)
+        if metric in result.single and (mean := result.single[metric].mean) is not None:
+            means[f"test_{metric}.{result.key}"] = mean
+    tracker.log(parent_id, len(document.openings), means)
 
 
-def write(document: dict[str, Any], folder: Path, tracker: Tracker, run_id: str | None) -> None:
-    """check.json, report.html and the study's lines of the ledger."""
-    write_openings(document["openings"], folder, tracker, run_id)
+def write(document: CheckDocument, folder: Path, tracker: Tracker, run_id: str | None) -> None:
+    """Write check.json, report.html and the study's entries of the ledger."""
     from dmltune.report.check_page import write_page
 
-    replace_file(folder / DOCUMENT, json.dumps(document, indent=1).encode())
+    write_openings(document.openings, folder, tracker, run_id)
+    replace_file(folder / DOCUMENT, json.dumps(document.to_dict(), indent=1).encode())
     page = write_page(document, folder)
     if run_id:
         tracker.log_file(run_id, folder / DOCUMENT)
@@ -65,9 +90,9 @@ def write(document: dict[str, Any], folder: Path, tracker: Tracker, run_id: str 
 
 
 def write_openings(
-    openings: Iterable[Mapping[str, Any]], folder: Path, tracker: Tracker, run_id: str | None
+    openings: Iterable[LedgerEntry], folder: Path, tracker: Tracker, run_id: str | None
 ) -> None:
-    """The study's lines of the ledger, also where they stay when the store's own file is elsewhere."""
-    replace_file(folder / FILE, lines(openings).encode())
+    """Write the study's entries of the ledger beside the check: the store's own file may be elsewhere."""
+    replace_file(folder / FILE, to_lines(entry.to_dict() for entry in openings).encode())
     if run_id:
         tracker.log_file(run_id, folder / FILE)

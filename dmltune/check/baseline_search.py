@@ -1,9 +1,8 @@
-"""The baseline's own search: as many trials as the method had, over what applies to the baseline too."""
+"""A search for the baseline with as many trials as the checked search had."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from dmltune.check.configurations import BASELINE, Configuration
@@ -12,56 +11,57 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
 from dmltune.experiment.problems import Problem
-from dmltune.experiment.schema.build import build
-from dmltune.experiment.space.validation import lay_reference_point, validate_space
+from dmltune.experiment.validation import build_space
+from dmltune.resources import Locations, Resources
 from dmltune.search.state import Watch
-from dmltune.store import Store
 
 RATE = "optimizer.lr"
 DECADE = 10.0
 
 
+def baseline_name(search: FinishedSearch) -> str:
+    return f"{search.name}-baseline"
+
+
 def tuned_baseline(
-    found: FinishedSearch,
-    *,
-    workers: int,
-    concurrent: int | None,
-    address: str | None,
-    store: Store,
-    data_root: Path | None,
-    say: Callable[[str], None],
+    finished: FinishedSearch,
+    resources: Resources,
+    locations: Locations,
+    log: Callable[[str], None],
     watch: Watch | None,
 ) -> Configuration | None:
-    """The winner of the search SEARCH-baseline, which is run or continued; None when it was stopped."""
+    """Run or continue the search SEARCH-baseline and return its winner; None when it was stopped."""
     from dmltune.search.api import search
 
-    space = baseline_space(found.experiment)
-    trials = sum(row["role"] != BASELINE for row in found.rows)
-    name = f"{found.name}-baseline"
-    say(f"search {name}: {trials} trials over {', '.join(space.search)}, as many as {found.name} had")
+    space = baseline_space(finished.experiment)
+    trials = sum(trial.role != BASELINE for trial in finished.trials)
+    name = baseline_name(finished)
+    log(f"search {name}: {trials} trials over {', '.join(space.search)}, as many as {finished.name} had")
     result = search(
         space,
-        space_name=found.space_name,
+        space_name=finished.space_name,
         name=name,
         trials=trials,
-        workers=workers,
-        concurrent=concurrent,
-        store=store,
-        data_root=data_root,
-        address=address,
+        workers=resources.workers,
+        concurrent=resources.concurrent,
+        address=resources.address,
+        store=locations.store,
+        data_root=locations.data_root,
         watch=watch,
     )
     if result.interrupted:
         return None
     if result.winner is None:
-        raise UserError(f"search {name} has no complete trial; look at its runs, then check again")
-    values = trees.flatten(found.experiment.baseline) | result.winner.values
+        raise UserError(f"search {name} has no complete trial. Look at its runs, then check again.")
+    values = trees.flatten(finished.experiment.baseline) | result.winner.values
     return Configuration(BASELINE, (BASELINE,), space.point(result.winner.values), values)
 
 
 def baseline_space(experiment: Experiment) -> Experiment:
-    """The baseline with every searched key that it has as well and does not fix, and the rules that still
-    speak of something; with the learning rate, a decade up and down, when no key is left.
+    """Return the baseline with the part of the search space that applies to it.
+
+    These are the varied keys that the baseline has and does not fix, and the rules that still have a meaning.
+    Without such a key the learning rate is varied by a decade in both directions.
     """
     baseline = experiment.baseline_experiment()
     if baseline is None:
@@ -81,16 +81,13 @@ def baseline_space(experiment: Experiment) -> Experiment:
             require.append(rule)
     space = _space(tree | {"search": search, "require": require})
     if space is None:
-        raise UserError("--fair-baseline: no space for the baseline can be made of this search's")
+        raise UserError("--fair-baseline: this search's space has no part that applies to the baseline")
     return space
 
 
 def _space(tree: dict[str, Any]) -> Experiment | None:
-    """The experiment of this tree when it can be searched."""
+    """Return the experiment of this tree when it can be searched."""
     try:
-        laid, _ = lay_reference_point(tree)
-        space = build(laid)
-        validate_space(space)
+        return build_space(tree)
     except Problem:
         return None
-    return space

@@ -1,14 +1,13 @@
-"""Is one configuration better than another, and by how much? Paired over models, queries and classes.
+"""Compare two configurations, paired over models, queries and classes.
 
 d_mq is the difference in average precision of query q between the two models that share fold and seed, w_c
-the share of class c among the queries:  D_m = Σ_c w_c d_mc,  D = mean of D_m.  Two sources make D differ from
-a repetition:
+the share of class c among the queries:  D_m = Σ_c w_c d_mc,  D = mean of D_m.  A repetition gives another D
+for two reasons:
 
-    models    other folds, other seeds               variance_of_mean(D_m), intervals.py
-    classes   other test classes of the same kind    covariance of D_m and D_n, folds m ≠ n, when classes are
-    drawn again
+    models    other folds, other seeds      variance_of_mean(D_m), intervals.py
+    classes   other test classes            covariance of D_m and D_n, folds m ≠ n, over resampled classes
 
-The covariance counts only what a class does to every model: what it does to a single one is in D_m already.
+The covariance has only the effect of a class on all models: its effect on a single model is in D_m already.
 M models (pairs), Q queries, C classes, S draws of the bootstrap.
 """
 
@@ -33,15 +32,15 @@ from dmltune.check.intervals import (
 from dmltune.errors import UserError
 
 DRAWS_AT_ONCE = 2_000_000  # class draws in memory at a time
-FLOOR = 0.8  # of the models' variance remains whatever the classes say
+FLOOR = 0.8  # share of the models' variance that always remains
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ours minus base. NaN says "not measured" (fold_sd with one fold or one repeat).
+    """Ours minus base. NaN means not measured, such as fold_sd with one fold or one repeat.
 
-    `effect_size` is in standard deviations of a single model around its configuration's mean; the sds are
-    those of the paired difference: of a fold, of a seed within its fold, of a class.
+    `effect_size` is in standard deviations of a single model around its configuration's mean. The sds are
+    of the paired difference: between folds, between seeds of a fold, between classes.
     """
 
     difference: float
@@ -66,10 +65,10 @@ def compare(
     draws: int = 2000,
     seed: int = 0,
 ) -> Comparison:
-    """Difference of mean average precision, interval and p-value; row m of both is one fold and seed.
+    """Return the difference of mean average precision, its interval and p-value.
 
-    NaN marks a query without a match; it is left out everywhere. With one model the interval is about other
-    test classes alone (`models` says so), with one class about other models alone.
+    Row m of both is one fold and seed. NaN marks a query without a match; it is left out everywhere. With one
+    model the interval is about other test classes alone, with one class about other models alone.
     """
     ours, base = np.asarray(ours_MQ, dtype=np.float64), np.asarray(base_MQ, dtype=np.float64)
     classes = np.asarray(class_Q)
@@ -101,20 +100,20 @@ def compare_scores(
     *,
     base_fold_M: npt.ArrayLike | None = None,
 ) -> Comparison:
-    """The same where only a score is known of each model: other classes are not accounted for.
+    """Return the same from one score per model, without the variance of other classes.
 
-    Models are paired in order; with `base_fold_M` they are not: two samples, each with the folds of its own
-    (Welch), `wins` and the sds of a paired difference are then NaN.
+    Models are paired in order. With `base_fold_M` they are two samples (Welch), each with its own folds;
+    `wins` and the sds of a paired difference are then NaN.
     """
     ours, fold = models_of(ours_M, fold_M)
     if base_fold_M is None:
         base = models_of(base_M, fold_M)[0]
         return _comparison(ours, base, fold, level, None, 0)
     base, base_fold = models_of(base_M, base_fold_M)
-    mine, theirs = variance_of_mean(ours, fold), variance_of_mean(base, base_fold)
-    variance = mine.variance + theirs.variance
-    spread = sum(part.variance**2 / part.df for part in (mine, theirs) if part.variance > 0)
-    df = variance**2 / spread if spread else max(mine.df, theirs.df)  # Welch–Satterthwaite
+    ours_part, base_part = variance_of_mean(ours, fold), variance_of_mean(base, base_fold)
+    variance = ours_part.variance + base_part.variance
+    spread = sum(part.variance**2 / part.df for part in (ours_part, base_part) if part.variance > 0)
+    df = variance**2 / spread if spread else max(ours_part.df, base_part.df)  # Welch–Satterthwaite
     difference = float(ours.mean() - base.mean())
     half, nan = half_width(variance, df, level), math.nan
     return Comparison(
@@ -133,19 +132,19 @@ def compare_scores(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values of k questions asked at once: max of (k − rank) p over the smaller ones, at most 1 (Holm)."""
+    """Return Holm's p-values of k tests: max of (k − rank) p over the smaller ones, at most 1. NaN stays."""
     order = sorted(range(len(p_values)), key=lambda i: (math.isnan(p_values[i]), p_values[i]))
-    asked = sum(not math.isnan(p) for p in p_values)
+    tests = sum(not math.isnan(p) for p in p_values)
     adjusted, largest = list(p_values), 0.0
-    for rank, i in enumerate(order[:asked]):
-        largest = max(largest, min(1.0, (asked - rank) * p_values[i]))
+    for rank, i in enumerate(order[:tests]):
+        largest = max(largest, min(1.0, (tests - rank) * p_values[i]))
         adjusted[i] = largest
     return adjusted
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One source's share of the squared standard error, its degrees of freedom, and how uncertain it is."""
+    """One source's part of the squared standard error, with its degrees of freedom."""
 
     variance: float
     df: float
@@ -178,11 +177,11 @@ def _comparison(
 
 
 def _both(models: _Part, classes: _Part | None) -> tuple[float, float]:
-    """Squared standard error and degrees of freedom; one source alone where the other cannot be measured.
+    """Return squared standard error and degrees of freedom, of one source where only it is measured.
 
-    The part of the classes may come out negative by chance, and is believed down to FLOOR. Simulated where
-    single models feel classes most: with 1 intervals covered 97.1 % and 2.6 % of equal configurations were
-    told apart, with 0.5 94.8 % and 6.0 %.
+    The part of the classes can be negative by chance; the sum stays above FLOOR of the models' variance.
+    Simulated where classes have the most effect on single models: with a floor of 1 intervals covered 97.1 %,
+    and 2.6 % of equal configurations differed significantly; with 0.5 94.8 % and 6.0 %.
     """
     if classes is None or math.isnan(models.variance):
         return (models.variance, models.df) if classes is None else (classes.variance, classes.df)
@@ -192,11 +191,11 @@ def _both(models: _Part, classes: _Part | None) -> tuple[float, float]:
 
 
 def _class_part(sum_MC: Floats, count_C: Integers, fold_M: Integers, draws: int, seed: int) -> _Part | None:
-    """Variance of D from drawing other classes, beyond what single models make of them; None: one class.
+    """Return the variance of D from other classes, beyond their effect on single models; None: one class.
 
-    S draws of C classes with replacement give D_m each time; V = the mean covariance of D_m and D_n over
-    pairs of models of different folds (of different seeds when there is one fold, the variance itself when
-    there is one model).
+    S draws of C classes with replacement give D_m each time. V = the mean covariance of D_m and D_n over
+    pairs of models of different folds; of different seeds when there is one fold; the variance itself when
+    there is one model.
     """
     models, classes = sum_MC.shape
     if classes < 2:
@@ -204,7 +203,7 @@ def _class_part(sum_MC: Floats, count_C: Integers, fold_M: Integers, draws: int,
     weight_C = count_C / count_C.sum()
     mean_C = sum_MC.mean(axis=0) / count_C
     _, df = cluster_variance(weight_C, mean_C - float(weight_C @ mean_C))
-    # drawing from C classes sees their scatter around their own mean: too small by cluster_variance's factor
+    # the draws scatter around the mean of the C classes: too small by the factor of cluster_variance
     share = float(weight_C @ weight_C)
     correction = share / float(weight_C**2 @ (1 - 2 * weight_C + share))
     drawn_SM = _draw_classes(sum_MC, count_C, draws, seed)
@@ -218,7 +217,7 @@ def _class_part(sum_MC: Floats, count_C: Integers, fold_M: Integers, draws: int,
 
 
 def _draw_classes(sum_MC: Floats, count_C: Integers, draws: int, seed: int) -> Floats:
-    """D_m for every draw: Σ of the drawn classes' sums / Σ of their queries."""
+    """Return D_m for every draw: Σ of the drawn classes' sums / Σ of their queries."""
     random, classes = np.random.default_rng(seed), len(count_C)
     block, drawn = max(1, DRAWS_AT_ONCE // classes), []
     for start in range(0, draws, block):
@@ -232,7 +231,7 @@ def _draw_classes(sum_MC: Floats, count_C: Integers, draws: int, seed: int) -> F
 
 
 def _effect_size(ours_M: Floats, base_M: Floats) -> float:
-    """Difference / √(mean of both variances): Cohen's d of single models; NaN when they do not scatter."""
+    """Return Cohen's d of single models, difference / √(mean of both variances); NaN without variance."""
     if min(len(ours_M), len(base_M)) < 2:
         return math.nan
     sd = math.sqrt((float(ours_M.var(ddof=1)) + float(base_M.var(ddof=1))) / 2)

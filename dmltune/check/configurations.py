@@ -1,4 +1,4 @@
-"""What a check compares: the winner of a search, the paper's point, the baseline; each a fixed experiment."""
+"""The configurations that a check compares: the winner of a search, the reference point, the baseline."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from dmltune.experiment.overrides import parse_overrides
 from dmltune.store import validated_name
 
 WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
-NOT_THE_RUN = ("fold", "seed", "about", "presets", "trials", "sampler", "scheduler")
+NOT_OF_THE_TRAINING = ("fold", "seed", "about", "presets", "trials", "sampler", "scheduler")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """`key` names its members on disk, `labels` are for people: equal configurations are one, with all their
-    labels. `values` are the dotted keys that make it differ from the others."""
+    """A fixed experiment. Configurations that are equal become one with the labels of all.
+
+    `key` is a part of the file names of its models, `labels` are shown. `values` are the dotted keys in which
+    it differs from the others.
+    """
 
     key: str
     labels: tuple[str, ...]
@@ -35,77 +38,77 @@ class Configuration:
 
 
 def digest(experiment: Experiment) -> str:
-    """12 hexadecimal digits that name the configuration, whatever its fold and seed."""
+    """Return 12 hexadecimal digits that name the configuration, whatever its fold and seed."""
     tree = experiment.fixed().to_dict()
-    for key in NOT_THE_RUN:
+    for key in NOT_OF_THE_TRAINING:
         tree.pop(key, None)
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def of_search(found: FinishedSearch, top: int = 1, tuned: Configuration | None = None) -> list[Configuration]:
-    """The `top` best complete trials, the reference point, and the baseline or the `tuned` one."""
-    space = found.experiment
-    listed = [
+def of_search(
+    search: FinishedSearch, top: int = 1, tuned: Configuration | None = None
+) -> list[Configuration]:
+    """Return the `top` best trials, the reference point, and the baseline or the `tuned` one."""
+    space = search.experiment
+    configurations = [
         Configuration(
-            f"trial-{row['number']:04d}" if place else WINNER,
-            (f"trial {row['number']}",) if place else (WINNER,),
-            space.point(row["values"]),
-            row["values"],
+            f"trial-{trial.number:04d}" if place else WINNER,
+            (f"trial {trial.number}",) if place else (WINNER,),
+            space.point(trial.values),
+            trial.values,
         )
-        for place, row in enumerate(found.best(top))
+        for place, trial in enumerate(search.best(top))
     ]
     reference = dict(space.space.reference_point)
-    listed.append(Configuration(REFERENCE, ("reference point",), space.point(reference), reference))
+    configurations.append(Configuration(REFERENCE, ("reference point",), space.point(reference), reference))
     baseline = space.baseline_experiment()
     if tuned is not None:
-        listed.append(tuned)
+        configurations.append(tuned)
     elif baseline is not None:
-        listed.append(Configuration(BASELINE, (BASELINE,), baseline, trees.flatten(space.baseline)))
-    return merged(listed)
+        configurations.append(Configuration(BASELINE, (BASELINE,), baseline, trees.flatten(space.baseline)))
+    return merged(configurations)
 
 
-def key_of(configurations: Iterable[Configuration], label: str) -> str | None:
-    return next((one.key for one in configurations if label in one.labels), None)
+def key_of_label(configurations: Iterable[Configuration], label: str) -> str | None:
+    return next((each.key for each in configurations if label in each.labels), None)
 
 
 def merged(configurations: Iterable[Configuration]) -> list[Configuration]:
-    """Equal ones become one under the first key, with the labels of all."""
-    found: dict[str, Configuration] = {}
-    for one in configurations:
-        same = found.get(one.digest)
-        labels = (*same.labels, *one.labels) if same else one.labels
-        found[one.digest] = replace(same or one, labels=tuple(dict.fromkeys(labels)))
-    return list(found.values())
+    """Return equal configurations as one, under the first key and with the labels of all."""
+    by_digest: dict[str, Configuration] = {}
+    for each in configurations:
+        first = by_digest.setdefault(each.digest, each)
+        labels = tuple(dict.fromkeys((*first.labels, *each.labels)))
+        by_digest[each.digest] = replace(first, labels=labels)
+    return list(by_digest.values())
 
 
 def changed(configurations: Iterable[Configuration], overrides: Sequence[str]) -> list[Configuration]:
-    """All with `key=value` laid over them. What the search varied is not to be changed for all alike."""
-    values = parse_overrides(overrides)
-    listed = list(configurations)
+    """Return all with the `key=value` overrides. A key that the search varied cannot be changed."""
+    values, configurations = parse_overrides(overrides), list(configurations)
     for key in values:
         if key in ("fold", "seed", "objective.protocol") or key.split(".")[0] in ("search", "baseline"):
-            raise UserError(f"{key} belongs to the check itself; leave it out, see --folds and --repeats.")
-        if any(key == own or own.startswith(f"{key}.") for one in listed for own in one.values):
+            raise UserError(f"{key} is set by the check. Leave it out, and use --folds and --repeats.")
+        if any(key == own or own.startswith(f"{key}.") for each in configurations for own in each.values):
             raise UserError(
-                f"{key} is what the configurations differ in; leave it out, or search with it fixed."
+                f"the configurations differ in {key}, so it cannot be overridden. "
+                "Leave it out, or search with it fixed."
             )
-    return merged(replace(one, experiment=one.experiment.with_values(values)) for one in listed)
+    return merged(replace(each, experiment=each.experiment.with_values(values)) for each in configurations)
 
 
-def check_keys(configurations: Sequence[Configuration], baseline: str | None) -> None:
-    """Keys are parts of file names, and each means one configuration; all look at the same data."""
+def validate_configurations(configurations: Sequence[Configuration], baseline: str | None) -> None:
+    """Raise a UserError unless keys are file names, each of one configuration, and all share their data."""
     if not configurations:
         raise UserError("a check needs a configuration; got none")
-    keys = [validated_name(one.key) for one in configurations]
+    keys = [validated_name(each.key) for each in configurations]
     if len(set(keys)) < len(keys):
-        raise UserError(f"configurations need keys of their own; got {', '.join(keys)}")
+        raise UserError(f"every configuration needs a key of its own; got {', '.join(keys)}")
     if baseline is not None and baseline not in keys:
         raise UserError(f"the baseline must be one of {', '.join(keys)}; got '{baseline}'")
-    data = [
-        (one.experiment.data.name, one.experiment.data.classes, one.experiment.data.path)
-        for one in configurations
-    ]
-    if len(set(data)) > 1:
-        raise UserError(
-            f"configurations must share their data to be compared; got {sorted({d[0] for d in data})}"
-        )
+    data = {
+        (part.name, part.classes, part.path) for part in (each.experiment.data for each in configurations)
+    }
+    if len(data) > 1:
+        names = ", ".join(sorted({name for name, _, _ in data}))
+        raise UserError(f"all configurations must have the same data; got {names}")

@@ -1,88 +1,101 @@
-"""A search as its runs have it: the experiment with its space, the trials, the winner."""
+"""A search as its runs describe it: the experiment with its space, the trials, the winner."""
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from dmltune.errors import UserError, nearest
+from pydantic import Field
+
+from dmltune import tags
+from dmltune.check.parsing import parse
+from dmltune.errors import UserError, readable
 from dmltune.experiment import Experiment
-from dmltune.tracking import Run, Tracker
+from dmltune.tracking import Tracker
+
+RESULT, EXPERIMENT = "result.json", "experiment.json"
 
 
 @dataclass(frozen=True)
-class FinishedSearch:
-    """Scores are those of the search's own validation classes."""
+class FinishedTrial:
+    """A trial as result.json has it. `best` is its best score on the search's validation classes."""
+
+    number: int
+    role: str
+    state: str
+    best: float | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """What a check reads of result.json."""
 
     name: str
     space_name: str
-    experiment: Experiment
-    rows: tuple[Mapping[str, Any], ...]
+    trials: Annotated[tuple[FinishedTrial, ...], Field(alias="rows")]
     metric: str
     mode: str
     protocol: str
-    fingerprint: str  # of the data it saw
-    unfinished: bool
 
-    def complete(self) -> list[Mapping[str, Any]]:
-        """The points of the space that were trained to the end, best first; not the baseline."""
+
+@dataclass(frozen=True)
+class FinishedSearch(StoredResult):
+    """A search that has ended, with its experiment and the fingerprint of its training images."""
+
+    experiment: Experiment
+    fingerprint: str
+
+    def complete_trials(self) -> list[FinishedTrial]:
+        """Return the points of the space that were trained to the end, best first; not the baseline."""
         sign = -1 if self.mode == "max" else 1
-        done = [
-            row
-            for row in self.rows
-            if row["role"] != "baseline" and row["state"] == "complete" and row["best"] is not None
+        scored = [
+            (sign * trial.best, trial.number, trial)
+            for trial in self.trials
+            if trial.role != "baseline" and trial.state == "complete" and trial.best is not None
         ]
-        return sorted(done, key=lambda row: (sign * row["best"], row["number"]))
+        return [trial for *_, trial in sorted(scored, key=lambda entry: entry[:2])]
 
-    def best(self, top: int) -> list[Mapping[str, Any]]:
-        done = self.complete()
-        if not done:
+    def best(self, top: int) -> list[FinishedTrial]:
+        complete = self.complete_trials()
+        if not complete:
             raise UserError(
                 f"search '{self.name}' has no complete trial yet. "
                 "Continue it with the same command, then check it."
             )
-        if top > len(done):
+        if top > len(complete):
             raise UserError(
-                f"--top must be at most {len(done)}, the complete trials of '{self.name}'; got {top}"
+                f"--top must be at most {len(complete)}, the complete trials of '{self.name}'; got {top}"
             )
-        return done[:top]
+        return complete[:top]
 
 
 def load_finished_search(name: str, tracker: Tracker) -> FinishedSearch:
-    found = tracker.find(name)
-    if found is None:
-        known = tracker.names()
-        hint = nearest(name, known) or (f"; there are {', '.join(known)}" if known else "")
-        raise UserError(f"no search '{name}' in this store{hint}")
-    role = found.data.tags.get("dmltune.role", "run")
+    run = tracker.find(name)
+    if run is None:
+        raise tracker.unknown("search", name)
+    role = run.data.tags.get(tags.ROLE, "run")
     if role != "search":
-        raise UserError(f"dmltune check takes a search; '{name}' is a {role}. Name the search.")
-    result = json_artifact(tracker, found, "result.json")
-    if result is None:
+        raise UserError(f"dmltune check needs a search; {readable(name)} is a {role}. Name the search.")
+    tree = tracker.read_json(run.info.run_id, RESULT)
+    settings = tracker.read_json(run.info.run_id, EXPERIMENT)
+    if (tree is None or settings is None) and run.data.tags.get(tags.STATE) == "complete":
+        missing = RESULT if tree is None else EXPERIMENT
+        raise UserError(
+            f"search '{name}' is complete, and its artifact {missing} is missing. "
+            "Put the store back to its place, or restore it from a backup."
+        )
+    if tree is None:
         raise UserError(
             f"search '{name}' has not ended yet. Continue it with the same command, then check it."
         )
-    return FinishedSearch(
-        name=result["name"],
-        space_name=result["space_name"],
-        experiment=Experiment.from_dict(json_artifact(tracker, found, "experiment.json") or {}),
-        rows=tuple(result["rows"]),
-        metric=result["metric"],
-        mode=result["mode"],
-        protocol=result["protocol"],
-        fingerprint=found.data.tags.get("dmltune.data", "").rpartition(":")[2],
-        unfinished=bool(result["interrupted"]),
-    )
-
-
-def json_artifact(tracker: Tracker, run: Run, name: str) -> Any:
-    """A JSON document kept with a run; None when it has none of this name."""
-    client = tracker.client
-    if name not in {file.path for file in client.list_artifacts(run.info.run_id)}:
-        return None
-    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-        return json.loads(Path(client.download_artifacts(run.info.run_id, name, scratch)).read_text())
+    remedy = "Restore the store from a backup, or search again under another --name."
+    result = parse(StoredResult, tree, f"{RESULT} of search '{name}'", remedy)
+    try:
+        experiment = Experiment.from_dict(settings)
+    except (UserError, TypeError, AttributeError, KeyError) as error:
+        text = str(error) if isinstance(error, UserError) else type(error).__name__
+        raise UserError(f"{EXPERIMENT} of search '{name}' is damaged: {text} {remedy}") from None
+    fingerprint = run.data.tags.get(tags.DATA, "").rpartition(":")[2]
+    return FinishedSearch(**vars(result), experiment=experiment, fingerprint=fingerprint)

@@ -1,16 +1,15 @@
 """Mean ± confidence interval over folds and seeds.
 
-M models of one configuration: score_m = μ + fold_f(m) + seed_m, folds and seeds drawn at random,
-seeds anew for every fold: what one seed does on all folds alike (its first weights) would pass for certainty.
-The estimate is the plain mean; how far it may be from μ depends on whether folds matter, which four folds
-cannot tell for sure.
+M models of one configuration: score_m = μ + fold_f(m) + seed_m, folds and seeds drawn at random. Every fold
+has seeds of its own: a seed's effect on all folds (its first weights) would narrow the interval. The estimate
+is the plain mean. Its standard error depends on whether folds have an effect, which four folds cannot decide.
 
     W   mean square within folds    = σ_seed²,                        M − F degrees of freedom
     B   mean square between folds   = σ_seed² + R σ_fold²,            F − 1 degrees of freedom
 
-Right for any fold variance is B alone, at the price of few degrees of freedom; pooling B and W is right only
-if folds do not matter. Here the pooled variance counts with a weight that falls with the evidence for folds
-(p-value of B/W), and never so much that the seeds would count for more degrees of freedom than the folds do.
+B alone is right for any fold variance, with few degrees of freedom; pooling B and W is right only without an
+effect of folds. The weight of the pooled variance falls with the evidence for folds (p-value of B/W). It is
+limited so that seeds add no more degrees of freedom than folds have.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Interval:
-    """`low` and `high` are NaN where there is one model; `sd` is that of single models."""
+    """`low` and `high` are NaN for one model; `sd` is that of single models."""
 
     mean: float
     low: float
@@ -50,9 +49,9 @@ class MeanVariance:
 
 
 def mean_interval(scores_M: npt.ArrayLike, fold_M: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """mean ± t_df · standard error, for models whose folds may or may not matter.
+    """Return mean ± t_df · standard error.
 
-    With one fold the interval is about other seeds on this fold alone; with one model there is none (NaN).
+    With one fold the interval is about other seeds on this fold alone. With one model it is NaN.
     """
     scores_M, fold_M = models_of(scores_M, fold_M)
     mean = float(scores_M.mean())
@@ -63,7 +62,7 @@ def mean_interval(scores_M: npt.ArrayLike, fold_M: npt.ArrayLike, level: float =
 
 
 def variance_of_mean(scores_M: Floats, fold_M: Integers) -> MeanVariance:
-    """Var(mean) = w · pooled + (1 − w) · between, with df = df_between + w (M − F).
+    """Return Var(mean) = w · pooled + (1 − w) · between, with df = df_between + w (M − F).
 
     w = p(B/W) · (F − 2) / ((F − 1)(R − 1)): none for two folds, at most (F − 1) − 1/(F − 1) more degrees of
     freedom.
@@ -87,8 +86,8 @@ def variance_of_mean(scores_M: Floats, fold_M: Integers) -> MeanVariance:
     between_ms = float(count_F @ residual_F**2) / (folds - 1)
     models_per_fold = (models - float(count_F @ count_F) / models) / (folds - 1)
     fold_sd = math.sqrt(max(0.0, between_ms - within_ms) / models_per_fold)
-    doubt = float(stats.f.sf(between_ms / within_ms, folds - 1, models - folds)) if within_ms > 0 else 0.0
-    weight = doubt * (folds - 2) / ((folds - 1) * max(1.0, repeats - 1))
+    p = float(stats.f.sf(between_ms / within_ms, folds - 1, models - folds)) if within_ms > 0 else 0.0
+    weight = p * (folds - 2) / ((folds - 1) * max(1.0, repeats - 1))
     return MeanVariance(
         weight * pooled + (1 - weight) * between,
         df + weight * (models - folds),
@@ -98,9 +97,10 @@ def variance_of_mean(scores_M: Floats, fold_M: Integers) -> MeanVariance:
 
 
 def cluster_variance(weight_G: Floats, residual_G: Floats) -> tuple[float, float]:
-    """Variance of Σ_g w_g x_g from residuals x_g − Σ w x, and its degrees of freedom; weights sum to one.
+    """Return the variance of Σ_g w_g x_g from residuals x_g − Σ w x, and its degrees of freedom.
 
-    V = Σ w_g² r_g² · Σ w² / Σ w_g² h_g with h_g = 1 − 2 w_g + Σ w², unbiased when groups scatter alike.
+    Weights sum to one. V = Σ w_g² r_g² · Σ w² / Σ w_g² h_g with h_g = 1 − 2 w_g + Σ w², unbiased for groups
+    of equal variance.
     df = (tr A)² / tr A² with A = W² R Rᵀ, R = I − 1wᵀ (Satterthwaite; Bell & McCaffrey 2002). Equal weights:
     G − 1.
     """
@@ -118,14 +118,14 @@ def cluster_variance(weight_G: Floats, residual_G: Floats) -> tuple[float, float
 
 
 def half_width(variance: float, df: float, level: float) -> float:
-    """t_{df, (1 + level)/2} · √variance; NaN where the variance is not known."""
+    """Return t_{df, (1 + level)/2} · √variance; NaN for an unknown variance."""
     if math.isnan(variance):
         return math.nan
     return float(stats.t.ppf((1 + level) / 2, df)) * math.sqrt(variance) if variance > 0 else 0.0
 
 
 def p_value(difference: float, variance: float, df: float) -> float:
-    """Two-sided, of Student's t; 1 where nothing differs, NaN where the variance is not known."""
+    """Return the two-sided p of Student's t; 1 without a difference, NaN for an unknown variance."""
     if difference == 0:
         return 1.0
     if math.isnan(variance):
@@ -134,7 +134,7 @@ def p_value(difference: float, variance: float, df: float) -> float:
 
 
 def models_of(scores_M: npt.ArrayLike, fold_M: npt.ArrayLike) -> tuple[Floats, Integers]:
-    """Both as arrays of one length; scores must be finite: a model that failed is left out by the caller."""
+    """Return both as arrays of one length. Scores must be finite: callers leave out failed models."""
     scores, folds = np.asarray(scores_M, dtype=np.float64), np.asarray(fold_M, dtype=np.int64)
     if scores.ndim != 1 or scores.shape != folds.shape or not len(scores):
         raise UserError(

@@ -1,7 +1,6 @@
-"""What a check of one name is to train: kept in its folder, and only ever added to.
+"""The plan of a check: what is trained under its name. It is stored in the check's folder and only grows.
 
-The table shows whatever was asked under the name. Nothing that was trained can be left out later by asking
-for less: what was measured on test classes is reported.
+A later call that requests less leaves nothing out: whatever was measured on test classes is reported.
 """
 
 from __future__ import annotations
@@ -9,22 +8,20 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dmltune.check.configurations import Configuration
+from dmltune.check.parsing import parse
 from dmltune.core.checkpoint import replace_file
-from dmltune.data import splits
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.train.build import training_images
+from dmltune.store import require_regular
 
 FILE = "plan.json"
-REPEATS = 3
-SEEDS = 1000  # a fold has so many of its own, fold 0 from here on; searches use smaller ones
-FAIR = "fair"
+FOLD_SEEDS = 1000  # fold f has the seeds from 1000 (f + 1) on; searches use smaller ones
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,31 @@ class PlannedModel:
 
 
 @dataclass(frozen=True)
+class StoredConfiguration:
+    """A configuration as plan.json has it."""
+
+    key: str
+    labels: tuple[str, ...]
+    values: dict[str, Any]
+    experiment: dict[str, Any]
+
+    @property
+    def configuration(self) -> Configuration:
+        return Configuration(self.key, self.labels, Experiment.from_dict(self.experiment), self.values)
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """The fields of plan.json."""
+
+    protocol: str
+    folds: int
+    repeats: int
+    baseline: str | None
+    configurations: tuple[StoredConfiguration, ...]
+
+
+@dataclass(frozen=True)
 class CheckPlan:
     protocol: str
     folds: int
@@ -48,154 +70,106 @@ class CheckPlan:
 
     @classmethod
     def read(cls, folder: Path) -> CheckPlan | None:
-        """The plan of a check that was begun here."""
+        """Return the plan of the check in this folder; None when it has none."""
         path = folder / FILE
-        if not path.is_file():
+        if not path.exists():
             return None
-        found = json.loads(path.read_text())
-        listed = [
-            Configuration(
-                one["key"], tuple(one["labels"]), Experiment.from_dict(one["experiment"]), one["values"]
-            )
-            for one in found.pop("configurations")
-        ]
-        return cls(**found, configurations=tuple(listed))
+        require_regular(path)
+        remedy = "Restore it from a backup, or choose another --name."
+        try:
+            stored = parse(StoredPlan, json.loads(path.read_text(encoding="utf-8")), str(path), remedy)
+            configurations = tuple(each.configuration for each in stored.configurations)
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} is damaged ({type(error).__name__}). {remedy}") from None
+        return cls(**vars(stored) | {"configurations": configurations})
 
     def write(self, folder: Path) -> None:
         replace_file(folder / FILE, self._text().encode())
 
     @property
     def digest(self) -> str:
-        """Names everything that is to be trained."""
-        return hashlib.sha256(self._text().encode()).hexdigest()[:16]
+        """Name everything that is to be trained."""
+        return text_digest(self._text())
 
-    def with_more(self, name: str, others: Iterable[Configuration], folds: int, repeats: int) -> CheckPlan:
-        """As many folds and repeats as asked before or now, and the configurations of both. A key keeps its
-        meaning; what is here already under another key is not trained twice.
+    def extended(self, name: str, others: Iterable[Configuration], folds: int, repeats: int) -> CheckPlan:
+        """Return the larger numbers of folds and repeats, and the configurations of both.
+
+        A key keeps its meaning. A configuration that is here under another key is not trained twice.
         """
-        listed = {one.key: one for one in self.configurations}
-        for one in others:
-            before = listed.get(one.key)
-            if before is not None and before.digest != one.digest:
-                changes = "; ".join(before.experiment.fixed().differences(one.experiment.fixed()))
+        by_key = {each.key: each for each in self.configurations}
+        for each in others:
+            own = by_key.get(each.key)
+            if own is not None and own.digest != each.digest:
+                changes = "; ".join(own.experiment.fixed().differences(each.experiment.fixed()))
                 raise UserError(
-                    f"check '{name}' has another {one.key}: {changes}. Choose another --name, or take the "
+                    f"check '{name}' has another {each.key}: {changes}. Choose another --name, or take the "
                     "change back to continue it."
                 )
-            same = next((known for known in listed.values() if known.digest == one.digest), None)
-            labels = dict.fromkeys((*(same.labels if same else ()), *one.labels))
-            listed[(same or one).key] = replace(same or one, labels=tuple(labels))
+            same = next((known for known in by_key.values() if known.digest == each.digest), each)
+            by_key[same.key] = replace(same, labels=tuple(dict.fromkeys((*same.labels, *each.labels))))
         return replace(
             self,
             folds=max(self.folds, folds),
             repeats=max(self.repeats, repeats),
-            configurations=tuple(listed.values()),
+            configurations=tuple(by_key.values()),
         )
 
     def members(self) -> list[PlannedModel]:
-        """In the order of training: every configuration gets its first model before any gets its second, so
-        that what is there when somebody stops can be compared.
+        """Return all models in the order of training.
+
+        Every configuration gets its first model before any gets its second: the models of a check that is
+        stopped can be compared.
         """
         return [
             PlannedModel(
-                f"{one.key}-fold{fold}-seed{seed}", one.key, fold, seed, self._member(one, fold, seed)
+                f"{each.key}-fold{fold}-seed{seed}", each.key, fold, seed, self._model(each, fold, seed)
             )
             for repeat in range(self.repeats)
             for fold in range(self.folds)
-            for one in self.configurations
+            for each in self.configurations
             for seed in [self.seeds(fold)[repeat]]
         ]
 
     def seeds(self, fold: int) -> list[int]:
-        """Of the repeats of a fold; none that the search used, and none of another fold: what the same first
-        weights do on all folds alike would look like certainty (intervals.py). Configurations share them, so
-        that their models can be compared in pairs.
+        """Return the seeds of a fold's repeats.
+
+        They are the same for all configurations: models are compared in pairs. None was used in the search,
+        and none in another fold: the effect of shared first weights on all folds would narrow the intervals
+        (intervals.py).
         """
-        used = {one.experiment.seed for one in self.configurations}
-        free: Iterator[int] = (seed for seed in itertools.count(SEEDS * (fold + 1)) if seed not in used)
-        return list(itertools.islice(free, self.repeats))
+        used = {each.experiment.seed for each in self.configurations}
+        unused = (seed for seed in itertools.count(FOLD_SEEDS * (fold + 1)) if seed not in used)
+        return list(itertools.islice(unused, self.repeats))
 
     def first(self) -> Experiment:
-        """What stands for the check where an experiment is compared: the same for every session."""
-        return self._member(self.configurations[0], 0, self.seeds(0)[0])
+        """Return the experiment that identifies the check, the same for every session."""
+        return self._model(self.configurations[0], 0, self.seeds(0)[0])
 
-    def _member(self, one: Configuration, fold: int, seed: int) -> Experiment:
-        where = {"objective.protocol": self.protocol, "fold": fold, "seed": seed}
-        return one.experiment.fixed().with_values(where)
+    def key_of(self, digest: str | None) -> str | None:
+        return next((each.key for each in self.configurations if each.digest == digest), None)
+
+    def _model(self, configuration: Configuration, fold: int, seed: int) -> Experiment:
+        values = {"objective.protocol": self.protocol, "fold": fold, "seed": seed}
+        return configuration.experiment.fixed().with_values(values)
 
     def _text(self) -> str:
-        tree = asdict(replace(self, configurations=()))
-        tree["configurations"] = [
+        configurations = [
             {
-                "key": one.key,
-                "labels": list(one.labels),
-                "values": dict(one.values),
-                "experiment": one.experiment.fixed().to_dict(),
+                "key": each.key,
+                "labels": list(each.labels),
+                "values": dict(each.values),
+                "experiment": each.experiment.fixed().to_dict(),
             }
-            for one in self.configurations
+            for each in self.configurations
         ]
+        tree: Mapping[str, Any] = vars(self) | {"configurations": configurations}
         return json.dumps(tree, indent=1)
 
 
-def protocol_for(experiment: Experiment, data_root: Path | None) -> tuple[str, str]:
-    """(protocol, what has to be said about it): fair where the data allow it, else the next smaller one."""
-    root = str(Path(data_root).absolute()) if data_root else None
-    asked = experiment.fixed().with_values({"objective.protocol": FAIR, "fold": 0})
-    train = training_images(asked, root)
-    if only := getattr(train, "protocol", ""):
-        return str(only), f"{train.name} has classes for protocol {only} alone, so that is checked"
-    enough = {
-        name: parts
-        for name, parts in splits.PARTITIONS.items()
-        if 2 * parts <= train.num_classes and parts <= splits.PARTITIONS[FAIR]
-    }
-    if not enough:
-        raise UserError(
-            f"a check needs {splits.FEWEST} classes to train on; {train.name} has {train.num_classes}. "
-            "Add classes."
-        )
-    best = max(enough, key=enough.__getitem__)
-    if best == FAIR:
-        return FAIR, ""
-    needed = 2 * splits.PARTITIONS[FAIR]
-    return (
-        best,
-        f"{train.num_classes} training classes are too few for protocol fair ({needed}): {best} is used",
-    )
+def text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def planned(
-    name: str,
-    before: CheckPlan | None,
-    configurations: list[Configuration],
-    baseline: str | None,
-    protocol: str,
-    folds: int | None,
-    repeats: int | None,
-) -> CheckPlan:
-    """The plan of this call, on top of what was asked under the name before."""
-    most = splits.folds(protocol)
-    if folds is not None and not 1 <= folds <= most:
-        raise UserError(f"--folds must be 1 to {most} under protocol {protocol}; got {folds}")
-    if repeats is not None and not 1 <= repeats < SEEDS:
-        raise UserError(f"--repeats must be 1 to {SEEDS - 1}; got {repeats}")
-    if before is None:
-        return CheckPlan(protocol, folds or most, repeats or REPEATS, baseline, tuple(configurations))
-    if before.protocol != protocol:
-        raise UserError(
-            f"check '{name}' was begun under protocol {before.protocol}; now it is {protocol}. "
-            "Choose another --name."
-        )
-    plan = before.with_more(name, configurations, folds or 1, repeats or 1)
-    key = _same_key(plan, configurations, baseline)
-    if before.baseline and key and key != before.baseline:
-        raise UserError(
-            f"check '{name}' compares with {before.baseline}; now it would be {key}. Choose another --name."
-        )
-    return replace(plan, baseline=before.baseline or key)
-
-
-def _same_key(plan: CheckPlan, given: Iterable[Configuration], key: str | None) -> str | None:
-    """The key in the plan of the configuration that the caller calls `key`."""
-    wanted: Mapping[str, Any] = {one.key: one.digest for one in given}
-    return next((one.key for one in plan.configurations if one.digest == wanted.get(key or "")), None)
+def stored_digest(folder: Path) -> str:
+    """Return the digest of the stored text, which an older version may have written otherwise."""
+    return text_digest((folder / FILE).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""How far the trainings of a check are, in lines: which step, which score, how long it still takes."""
+"""Log lines about the trainings of a check: step, score, time left."""
 
 from __future__ import annotations
 
@@ -8,63 +8,64 @@ from collections.abc import Callable, Mapping
 from dmltune.report.formatting import clock, first_line, metric_name, percent
 from dmltune.train.orders import TrialReport
 
-EVERY_S = 10.0  # between lines of trainings under way; their ends are always told
+EVERY_S = 10.0  # between lines about trainings under way; every end has a line
 
 
 class CheckProgress:
-    """`steps` are those that each training still to do takes at most; early stopping makes it quicker."""
+    """`steps` is the most that each remaining training takes; early stopping makes it shorter."""
 
     def __init__(
         self,
         steps: Mapping[str, int],
         done: int,
         metric: str,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._left = dict(steps)
         self._all, self._done = len(steps) + done, done
-        self._metric, self._say, self._now = metric, say, now
+        self._metric, self._log, self._now = metric_name(metric), log, now
         self._at: dict[str, int] = {}
         self._trained = 0
-        self._began = self._spoke = now()
+        self._began = self._last_line = now()
 
-    def heard(self, member: str, report: TrialReport) -> None:
-        """Tell it, when it is an end or has been quiet for long."""
+    def update(self, member: str, report: TrialReport) -> None:
+        """Take in a report. Log a line at an end, at a first report, and after EVERY_S without a line."""
         moment = self._now()
         if report.failure:
             self._left.pop(member, None)
-            self._say(f"{member} failed: {first_line(report.failure)}")
+            self._log(f"{member} failed: {first_line(report.failure)}")
             return
-        before = self._at.get(member)
-        if before is None:
-            self._began = moment if not self._at else self._began  # what came before was start-up
-        else:
-            self._trained += report.step - before
+        previous = self._at.get(member)
+        if previous is not None:
+            self._trained += report.step - previous
+        elif not self._at:
+            self._began = moment  # start-up is not training
         self._at[member] = report.step
         self._left[member] = report.max_steps - report.step
-        score = f"validation {metric_name(self._metric)} {percent(report.score)} %"
         if report.finished:
             del self._left[member]
             self._done += 1
-            best = f"validation {metric_name(self._metric)} {percent(report.best_score)} %"
-            self._tell(f"{member}: done after {report.step} steps, {best}; {self.summary()}", moment)
-        elif before is None or moment - self._spoke >= EVERY_S:
-            self._tell(f"{member}: step {report.step}/{report.max_steps}, {score}; {self.summary()}", moment)
+            line = f"done after {report.step} steps, {self._score(report.best_score)}"
+        elif previous is None or moment - self._last_line >= EVERY_S:
+            line = f"step {report.step}/{report.max_steps}, {self._score(report.score)}"
+        else:
+            return
+        self._last_line = moment
+        self._log(f"{member}: {line}; {self.summary()}")
 
     def summary(self) -> str:
-        """`3 of 24 trained, 12m00s left`."""
+        """Return `3 of 24 trained, at most 12m00s left`."""
         text = f"{self._done} of {self._all} trained"
         seconds = self.seconds_left()
         return text if seconds is None else f"{text}, at most {clock(seconds)} left"
 
     def seconds_left(self) -> float | None:
-        """At the pace of this session; None while there is none, or nothing is left."""
+        """Extrapolate the steps per second of this session; None without a measurement or without work."""
         elapsed, left = self._now() - self._began, sum(self._left.values())
         if not self._trained or elapsed <= 0 or not left:
             return None
         return left * elapsed / self._trained
 
-    def _tell(self, text: str, moment: float) -> None:
-        self._spoke = moment
-        self._say(text)
+    def _score(self, score: float | None) -> str:
+        return f"validation {self._metric} {percent(score)} %"

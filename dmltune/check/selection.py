@@ -1,4 +1,4 @@
-"""What choosing the best of many adds to a score."""
+"""The bias of a score that was chosen as the best of many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 100  # more make g spikier, and the correction no better
 
 @dataclass(frozen=True)
 class Corrected:
-    """A chosen trial's score as observed, and what to expect of a repetition; bias = their difference."""
+    """A chosen trial's observed score, and the expected score of a repetition; bias = their difference."""
 
     observed: float
     corrected: float
@@ -27,12 +27,11 @@ class Corrected:
 
 
 def best_of_n(scores_N: npt.ArrayLike, noise_sd: float, chosen: int) -> Corrected:
-    """E[true score of the chosen trial | all scores], where g, the distribution of true scores, is fitted.
+    """Return E[true score of the chosen trial | all scores] under a fitted distribution g of true scores.
 
     score_i = t_i + noise_i, noise normal, independent, of one known sd; t_i drawn from any g on the scores'
-    range. g is fitted by expectation maximisation (Kiefer & Wolfowitz 1956), so that a tail of bad trials
-    does not hide how close together the good ones are. Trials without a score (stopped early, failed) are
-    left out.
+    range. g is fitted by expectation maximisation (Kiefer & Wolfowitz 1956): with a normal g a tail of bad
+    trials would hide how close together the good ones are. Trials without a score are left out.
     """
     all_scores = np.asarray(scores_N, dtype=np.float64)
     observed, noise = float(all_scores[chosen]), float(noise_sd)
@@ -41,9 +40,10 @@ def best_of_n(scores_N: npt.ArrayLike, noise_sd: float, chosen: int) -> Correcte
             f"the chosen trial's score and the noise must be numbers; got {observed} and {noise}. "
             "Choose a finished trial, and measure the noise with at least two models"
         )
-    kept_N = np.isfinite(all_scores)
-    corrected = _posterior_mean(all_scores[kept_N], noise, int(kept_N[: chosen % len(all_scores)].sum()))
-    return Corrected(observed, corrected, observed - corrected, noise, int(kept_N.sum()))
+    finite_N = np.isfinite(all_scores)
+    position = int(finite_N[: chosen % len(all_scores)].sum())
+    corrected = _posterior_mean(all_scores[finite_N], noise, position)
+    return Corrected(observed, corrected, observed - corrected, noise, int(finite_N.sum()))
 
 
 def _posterior_mean(score_N: Floats, noise_sd: float, chosen: int) -> float:
@@ -55,8 +55,9 @@ def _posterior_mean(score_N: Floats, noise_sd: float, chosen: int) -> float:
     exponent_NG = -0.5 * ((score_N[:, None] - true_G) / noise_sd) ** 2
     likelihood_NG = np.exp(exponent_NG - exponent_NG.max(axis=1, keepdims=True))
     count_N = np.ones(len(score_N))
-    # The winner's own luck has shaped g. Counted fully, 77 % of its bias went where all are alike; counted as
-    # 0.6 always, 140 % where they differ much (simulated). So: the less, the more of the scatter may be luck.
+    # The chosen score takes part in the fit of g. With weight 1 only 77 % of its bias was removed where all
+    # trials are equal; with weight 0.6, 140 % where they differ much (simulated). So its weight falls with
+    # the share of the variance that noise explains.
     count_N[chosen] = 1 - 0.5 * min(1.0, noise_sd**2 / float(score_N.var(ddof=1)))
     g_G = np.full(points, 1 / points)
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""The statistics of a check, by name: intervals, comparisons, the luck of a winner."""
+"""The public statistics of a check: intervals, comparisons, the bias of a chosen score."""
 
 from dmltune.check.comparison import Comparison, compare, compare_scores, holm
 from dmltune.check.intervals import Interval, mean_interval

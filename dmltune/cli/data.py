@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_format, at_least
+from dmltune.data.files import printable
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
@@ -70,8 +72,6 @@ def show_list(args: argparse.Namespace, out: Output) -> int:
 
 
 def prepare(args: argparse.Namespace, out: Output) -> int:
-    import os
-
     from rich.text import Text
 
     from dmltune.cli.progress import bar
@@ -123,8 +123,8 @@ def which(name: str) -> tuple[str, dict[str, Any]]:
     """A name of the catalogue, or own images at a path: whatever is there, or looks like a path."""
     from dmltune.data import catalog
 
-    path = Path(name).expanduser()
-    if name not in catalog.names() and (path.exists() or "/" in name):
+    path = Path(os.path.expanduser(name))
+    if name not in catalog.names() and (os.path.exists(path) or "/" in name):
         return "own", {"path": path}
     if name == "own":
         raise UserError("own images have no name; say their path: a folder of class folders, or a CSV.")
@@ -147,7 +147,7 @@ def tables(report: VerificationReport) -> list[Any]:
     sums = [None if None in column else sum(column) for column in list(zip(*parts, strict=True))[1:]]
     for name, *numbers in [*parts, ("together", *sums)]:
         grid.add_row(str(name), *("–" if number is None else f"{number:,}" for number in numbers))
-    lines: list[Any] = [Text(str(report.folder), style="dim")] if report.folder else []
+    lines: list[Any] = [Text(printable(str(report.folder)), style="dim")] if report.folder else []
     lines += [grid, ""]
     if alone := sum(half.alone for half in report.parts):
         text = f"{alone:,} classes have one image: kept, but nothing is to be found for them"
@@ -167,7 +167,7 @@ def _line(fault: Fault, folder: Path | None) -> str:
         return f"{fault.kind:<13} {fault.part:<5}  {fault.text}"
     file = fault.file.absolute()
     named = file.relative_to(folder) if folder and file.is_relative_to(folder) else file
-    return f"{fault.kind:<13} {fault.part:<5}  {named}   {fault.text}"
+    return f"{fault.kind:<13} {fault.part:<5}  {printable(str(named))}   {fault.text}"
 
 
 def _verdict(report: VerificationReport) -> str:

@@ -69,7 +69,7 @@ def table(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     facts = [
         ("search", f"{plan['name'] or 'a new name'} · {plan['space']}   {experiment.about}"),
         ("trials", f"{plan['trials']} of at most {experiment.max_steps} steps{limit}"),
-        ("sampler", f"{experiment.sampler}, scheduler {experiment.scheduler}"),
+        ("sampler", f"{experiment.sampler.name}, scheduler {experiment.scheduler.name}"),
         (
             "objective",
             f"{formatting.metric_name(objective.metric)} ({objective.mode}), {objective.protocol} protocol",

@@ -52,7 +52,9 @@ def console_for(stream: IO[str]) -> Console:
 
 def plain(value: Any) -> Any:
     """Dataclasses, paths, numpy's numbers → JSON's types; NaN and infinity become null."""
-    if isinstance(value, bool | int | str) or value is None:
+    if isinstance(value, str):  # a file name may have bytes that are not UTF-8
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, bool | int) or value is None:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -63,7 +65,7 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Path):
-        return str(value)
+        return plain(str(value))
     if hasattr(value, "item"):
         return plain(value.item())
     raise TypeError(f"no JSON for {type(value).__name__}")

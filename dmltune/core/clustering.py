@@ -1,4 +1,4 @@
-"""How well a clustering agrees with the labels: NMI and pairwise F1, and the k-means to get one.
+"""Agreement of a clustering with the labels (NMI and pairwise F1), and k-means.
 
 N points, D dimensions; n_ij of the points of class i are in cluster j, a_i in class i, b_j in cluster j.
 """
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _MANY = 1000
-"""From so many clusters on, k-means starts from random points: k-means++ alone would cost O(N·k·D·log k)
-distances one centre after the other, hours for the 11,316 classes of SOP."""
+"""From this many clusters on, k-means++ is not used: it costs O(N·k·D·log k), hours for 11,316 classes."""
+_ITERATIONS = 300
+_CONVERGED = 1e-5
+"""Relative improvement of the objective below which faiss stops."""
 
 
 def clustering_metrics(labels: Any, assignments: Any) -> dict[str, float]:
@@ -41,25 +43,64 @@ def clustering_metrics(labels: Any, assignments: Any) -> dict[str, float]:
 
 
 def cluster(emb_ND: Tensor, k: int, seed: int) -> Tensor:
-    """The k-means clusters of the points, (N,) in 0 … k − 1: one start from `seed`, Lloyd's iterations."""
-    from sklearn.cluster import KMeans  # slow to import
-    from sklearn.exceptions import ConvergenceWarning
+    """Return the k-means clusters of the points, (N,) in 0 … k − 1; the same ones for the same seed.
 
+    Few clusters start from k-means++ (scikit-learn). Many start from AFK-MC², which samples k-means++, where
+    faiss is installed (in float32), else from random points. Measured on 60,502 points of 128 dimensions in
+    11,316 classes with 2 threads: F1 0.622 in 34 s by faiss, 0.575 in 24 s from random points.
+    """
     if not 1 <= k <= len(emb_ND):
         raise ValueError(f"k must be between 1 and the {len(emb_ND)} points; got {k}")
     if not bool(emb_ND.isfinite().all()):
         raise ValueError("embeddings must be finite")
     half = emb_ND.dtype in (torch.float16, torch.bfloat16)
     points_ND = (emb_ND.float() if half else emb_ND).detach().cpu().numpy()
+    faiss = _faiss() if k >= _MANY else None
+    cluster_N = _by_sklearn(points_ND, k, seed) if faiss is None else _by_faiss(faiss, points_ND, k, seed)
+    return torch.from_numpy(cluster_N.astype(np.int64)).to(emb_ND.device)
+
+
+def _by_sklearn(points_ND: NDArray[Any], k: int, seed: int) -> NDArray[Any]:
+    from sklearn.cluster import KMeans  # slow to import
+    from sklearn.exceptions import ConvergenceWarning
+
     means = KMeans(k, init="k-means++" if k < _MANY else "random", n_init=1, random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters: collapsed
-        found_N = means.fit_predict(points_ND)
-    return torch.from_numpy(found_N.astype(np.int64)).to(emb_ND.device)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
+        clusters: NDArray[Any] = means.fit_predict(points_ND)
+    return clusters
+
+
+def _by_faiss(faiss: Any, points_ND: NDArray[Any], k: int, seed: int) -> NDArray[Any]:
+    points_ND = np.ascontiguousarray(points_ND, dtype=np.float32)
+    means = faiss.Kmeans(
+        points_ND.shape[1],
+        k,
+        niter=_ITERATIONS,
+        seed=seed,
+        init_method=faiss.ClusteringInitMethod_AFK_MC2,
+        early_stop_threshold=_CONVERGED,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(points_ND),
+    )
+    means.train(points_ND)
+    clusters: NDArray[Any] = means.index.search(points_ND, 1)[1][:, 0]
+    return clusters
+
+
+def _faiss() -> Any:
+    """Return the module, or None if it is not installed or older than AFK-MC²."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of its SWIG types
+            import faiss
+    except ImportError:
+        return None
+    return faiss if hasattr(faiss, "ClusteringInitMethod_AFK_MC2") else None
 
 
 def _places(values: Any) -> NDArray[np.int64]:
-    """0 … number of different values − 1 in place of the values."""
+    """Return 0 … number of different values − 1 in place of the values."""
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     return np.unique(array, return_inverse=True)[1].astype(np.int64, copy=False)
 

@@ -1,1 +1,1 @@
-"""Images and labels: catalogue, class splits, samplers, augmentation, and batches for `fit`."""
+"""Images and labels: catalogue, splits, samplers, augmentation, batches for `fit`."""

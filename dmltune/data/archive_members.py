@@ -62,7 +62,7 @@ class ArchiveMember:
 
 @contextlib.contextmanager
 def opened(raw: IO[bytes], size: int, room: int, into: Path) -> Iterator[tuple[int, Iterator[ArchiveMember]]]:
-    """Yield how many bytes the archive unpacks to at least, and its members, to be unpacked in this order.
+    """Yield a lower bound of the unpacked bytes, and the members in the order of unpacking.
 
     `size` is that of the archive; a tar file is not read beyond `room` unpacked bytes.
     """

@@ -1,4 +1,4 @@
-"""Unpack archives that are not trusted (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip), completely or not at all.
+"""Unpack archives that are not trusted, completely or not at all.
 
 Links, devices, names that lead outside, names used twice, encrypted files and more than the limits allow are
 refused in one line. Owners, modes and times are not restored. An archive in an archive stays packed.
@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]  # bytes of the archive that are done, byt
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an archive may hold. Photos hardly shrink, lists shrink 20 times, a zip bomb 1000 times."""
+    """How much an archive may hold. Lists shrink 20 times, a zip bomb 1000 times."""
 
     total: int = 500 * 10**9  # bytes unpacked
     ratio: int = 100  # bytes unpacked to a byte of the archive
@@ -50,7 +50,7 @@ LIMITS = Limits()
 
 
 class _RefusedError(Exception):
-    """An archive that is not allowed; the message is the reason and, after a semicolon, the remedy."""
+    """An archive that is not allowed. The message is the reason; the remedy."""
 
 
 def extract(archive: Path, folder: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:

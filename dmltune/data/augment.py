@@ -45,7 +45,7 @@ class Augmentation:
 
 
 def evaluation_pixels(images: Sequence[Pixels], size: int, margin: float) -> Pixels:
-    """Scale the shorter side to size·margin and cut out the centre, in one resampling: (B, S, S, C)."""
+    """Return the centres of images with a shorter side of size·margin, (B, S, S, C)."""
     return np.stack([_centre(image_HWC, size, margin) for image_HWC in images])
 
 
@@ -55,7 +55,7 @@ def none(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> P
 
 
 def shift(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pixels:
-    """Move by up to a tenth and scale by 0.85–1.15; no flip, since a mirrored character is another one.
+    """Move by up to a tenth and scale by 0.85–1.15, without a flip, for characters.
 
     Bilinear interpolation is separable here: out = A_y · image · A_xᵀ with a hat function in every row of A.
     Outside the frame is black.
@@ -96,7 +96,7 @@ def crop_flip(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform)
 
 
 def ms(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pixels:
-    """Crop as Multi-Similarity and the spherical feature transform do, and mirror half of the time.
+    """Crop as Multi-Similarity and SFT do, and mirror half of the time.
 
     The area is 16–100 %, the aspect 3/4–4/3. After ten crops that do not fit, the largest one in the middle
     with an allowed aspect is taken: torchvision's RandomResizedCrop. The authors scale the shorter side to
@@ -107,7 +107,7 @@ def ms(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> Pix
 
 
 def ms_boxes(height_B: Ints, width_B: Ints, u_BK: Uniform) -> Ints:
-    """Return (B, 4): top, left, height, width; the numbers are T areas, T aspects, left and top."""
+    """Return top, left, height, width, (B, 4), from T areas, T aspects, left and top."""
     area_BT = (height_B * width_B)[:, None] * _between(MS_AREAS, u_BK[:, :MS_TRIES])
     aspect_BT = _aspects(u_BK[:, MS_TRIES : 2 * MS_TRIES])
     widths_BT = np.rint(np.sqrt(area_BT * aspect_BT)).astype(np.int64)
@@ -180,7 +180,7 @@ def _centre(image_HWC: Pixels, size: int, margin: float) -> Pixels:
 
 
 def _crops(images: Sequence[Pixels], boxes_B4: Ints, mirrored_B: NDArray[np.bool_], size: int) -> Pixels:
-    """Cut out every image's box (top, left, height, width), scale it to size × size, mirror some."""
+    """Cut out a box (top, left, height, width) of every image, scale it, and mirror some."""
     crops_BCSS = torch.empty(
         (len(images), images[0].shape[2], size, size),
         dtype=torch.uint8,

@@ -70,7 +70,7 @@ def limit_bytes() -> float:
 def cached(
     entry: str, build: Callable[[Path], None], read: Callable[[Path], T], in_memory: bool = False
 ) -> T:
-    """Return what `read` makes of the folder `entry` of the cache; `build` fills it when it does not exist.
+    """Return `read` of the folder `entry` of the cache, after `build` if it does not exist.
 
     `entry` must name the content (a hash of everything it depends on): an entry is never updated. It is built
     in a temporary sibling that is renamed when complete; other processes wait meanwhile. An entry that `read`
@@ -157,7 +157,7 @@ def _hold(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove the entry unless it is in use, or may be (no locks); return whether it was removed."""
+    """Remove the entry unless it may be in use; return whether it was removed."""
     removed = folder.with_name(f".{folder.name}~removed-{os.getpid()}")
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -51,7 +51,7 @@ def _members(images: ImageSet, labels: Ints) -> list[Ints]:
 
 
 def _tile(image_HWC: Pixels) -> Image.Image:
-    """Return the whole image as large as fits in a square; a small one is enlarged by a whole number."""
+    """Return the whole image in a square; a small one is enlarged by a whole number."""
     image = to_pil(image_HWC).convert("RGB")
     longer = max(image.size)
     if longer <= TILE // 2:

@@ -28,10 +28,14 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 class UnreadableImageError(Exception):
-    """A file cannot be decoded as an image; `unidentified`: not even its format is known."""
+    """A file cannot be decoded as an image.
+
+    `unidentified`: its format is not known. `damaged`: its bytes are wrong; otherwise it could not be read.
+    """
 
     def __init__(self, error: Exception) -> None:
         self.unidentified = isinstance(error, UnidentifiedImageError)
+        self.damaged = not isinstance(error, OSError) or error.errno is None
         super().__init__(_reason(error))
 
 

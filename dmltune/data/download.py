@@ -1,4 +1,4 @@
-"""Download a file, continue an interrupted download, and verify it before it gets its name.
+"""Download and verify a file; an interrupted download is continued.
 
 The bytes so far are in NAME.part, and NAME.part.tag has their version (ETag or Last-Modified): only that
 version is continued (If-Range). urllib takes HTTP proxies from the environment.
@@ -170,7 +170,7 @@ def _receive(answer: Any, stream: IO[bytes], done: int, total: int | None, progr
 
 
 def _start(answer: Any, have: int, tag: Path) -> int:
-    """Return where the bytes of this answer start: after the `have` bytes of the part, or at 0."""
+    """Return where the bytes of this answer start: after those of the part, or at 0."""
     if answer.status != 206:
         return 0
     sent = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))

@@ -55,7 +55,7 @@ class Views:
 
     @property
     def augmented(self) -> int:
-        """The number of augmented views; without augmentation training sees the view of evaluation."""
+        """The number of augmented views; without augmentation view 0 trains."""
         return 0 if self.augment == "none" else self.count
 
 
@@ -70,7 +70,7 @@ class Maps:
         return len(self._rows) // self._images - 1
 
     def read(self, images_B: Ints, views_B: Ints) -> Tensor:
-        """Return maps (B, C, h, w) with channels-last strides, or the prefix's outputs of another rank."""
+        """Return maps (B, C, h, w) with channels-last strides, or outputs of another rank."""
         maps = self._rows[torch.from_numpy(views_B * self._images + images_B)]
         return maps.movedim(-1, 1) if maps.dim() == 4 else maps
 
@@ -78,7 +78,7 @@ class Maps:
 def stored_maps(
     imageset: ImageSet, views: Views, prefix: Callable[[Tensor], Tensor], prefix_digest: str
 ) -> Maps:
-    """Return the maps of every image. `prefix` takes uint8 images; `prefix_digest` identifies it."""
+    """Return the maps of every image; `prefix` takes uint8 images."""
     content = (imageset.key, imageset.fingerprint, imageset.margin, views, prefix_digest)
     digest = hashlib.sha256(repr(content).encode()).hexdigest()[:24]
     entry = f"{imageset.name}-{imageset.part}-maps-{views.size}px-{digest}-v{VERSION}"
@@ -160,7 +160,7 @@ def _pixels(
 
 
 def _announce(imageset: ImageSet, views: Views, size: int) -> None:
-    """Log the size of the maps, or refuse it where there is no room, before most of it is written."""
+    """Log the size of the maps, or refuse it where there is no room."""
     free = shutil.disk_usage(cache_folder()).free
     if size > free:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Batches of images for `fit`: training by step, validation, and pools with samples of every class.
+"""Batches of images for `fit`: training, validation, and pools of every class.
 
 Legend: B images of this rank, H=W=size pixels, K random numbers an image. Images are uint8 (B, 3, size, size)
 with channels-last strides.
@@ -73,7 +73,7 @@ class ImageFeed:
         return np.bincount(self._labels_N)
 
     def batch(self, step: int) -> Batch:
-        """Return this rank's contiguous share of the batch of `step`; labels are 0 … num_classes − 1."""
+        """Return this rank's contiguous share of the batch of `step`."""
         pending = self._pending.pop(step, None)
         self._pending = {later: future for later, future in self._pending.items() if later > step}
         if self._thread is not None:
@@ -93,7 +93,7 @@ class ImageFeed:
         return mine if self._thread is None else _ahead(mine, self._thread)
 
     def pool(self, per_class: int, round: int) -> Iterator[PoolBatch]:
-        """Yield this rank's share of up to `per_class` distinct, augmented training images of every class.
+        """Yield this rank's share of up to `per_class` augmented images of every class.
 
         A class with fewer images has no samples in the last slots.
         """
@@ -131,7 +131,7 @@ class ImageFeed:
         return augmentations.to_tensor(pixels_BHWC), torch.from_numpy(self._labels_N[chosen_B])
 
     def _choose(self, per_class: int, round: int) -> tuple[Ints, Ints]:
-        """Return up to `per_class` random images of each class, as training indices, and their slots."""
+        """Return up to `per_class` random training images of each class, and their slots."""
         shuffled = generator(self.seed, POOL, round).permutation(len(self._labels_N))
         by_class = shuffled[np.argsort(self._labels_N[shuffled], kind="stable")]
         counts_C = np.bincount(self._labels_N)
@@ -142,7 +142,7 @@ class ImageFeed:
 def evaluation_batches(
     imageset: ImageSet, indices: Indices, size: int, labels: Ints | None = None, batch_size: int | None = None
 ) -> Iterator[Batch]:
-    """Yield images as evaluation sees them, in order, with their labels in the set or the given ones."""
+    """Yield images as evaluation sees them, with their labels or the given ones."""
     chosen_N = np.asarray(indices, dtype=np.int64)
     labels_N = imageset.labels_N[chosen_N] if labels is None else labels
     side = int(np.ceil(size * imageset.margin))

@@ -25,10 +25,12 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)  # of some network fi
 
 
 def regular_stat(file: Path) -> os.stat_result:
-    """Return the status of a regular file; raise OSError for anything else."""
+    """Return the status of a regular file that may be read; raise OSError for anything else."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(file))
+    if not os.access(file, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
     return status
 
 

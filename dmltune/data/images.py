@@ -1,4 +1,4 @@
-"""A set of labelled images. Legend: N images, H×W pixels, C channels (1 or 3), D = side·side·C."""
+"""Sets of labelled images. Legend: N images, H×W pixels, C channels, D = side·side·C."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ImageSet:
         return len(self.class_names)
 
     def read(self, indices: Indices, side: int | None = None) -> list[Pixels]:
-        """Return the images at `indices`, uint8 (H, W, C); they may be read-only views of a memory map.
+        """Return the images at `indices`, uint8 (H, W, C), perhaps read-only.
 
         With `side` their shorter side is scaled down to it; smaller images keep their size.
         """

@@ -1,4 +1,4 @@
-"""Get the files of a published data set from the network or from --archive, and verify them."""
+"""Get and verify the files of a published data set, from the network or --archive."""
 
 from __future__ import annotations
 

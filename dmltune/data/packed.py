@@ -1,4 +1,4 @@
-"""Photos decoded and scaled down once a machine, in memory-mapped files that all trials and workers share.
+"""Photos decoded and scaled down once a machine, in memory-mapped files.
 
 An entry of the cache is a file `index` (the SHA-256 of the rest, then the shape of every image) and files
 `shard-000`, … with the pixels of equally many images each, one after the other.
@@ -180,7 +180,7 @@ def _index(folder: Path, count: int) -> Shapes:
 
 
 def _link_sound_shards(before: Path, folder: Path, shapes_N3: Shapes) -> Iterator[int]:
-    """Take over the complete shards of a damaged entry, with their shapes; yield the first image of each."""
+    """Take over the complete shards of a damaged entry; yield the first image of each."""
     try:
         known_N3 = _index(before, len(shapes_N3))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Pairs of faces that are compared: those of LFW and IJB-C, or of a table; for `core.verification`.
+"""Pairs of faces to be compared: LFW, IJB-C or a table; for `core.verification`.
 
 Legend: F files, T templates, P pairs, M media, D dimensions.
 """
@@ -44,7 +44,7 @@ class Pairs:
     same_P: NDArray[np.bool_]
 
     def templates(self, emb_FD: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return a unit vector for each template, (T, D): the mean of its media, each the mean of its files.
+        """Return unit vectors, (T, D): the mean of a template's media, each that of its files.
 
         A long video thus weighs as much as a picture.
         """
@@ -58,7 +58,7 @@ class Pairs:
 
 
 def lfw(root: Path | None = None, suffix: str = ".jpg") -> Pairs:
-    """Read the pairs of LFW; `root` is the folder with pairs.txt, or the one that has it as `lfw`."""
+    """Read the pairs of LFW; `root` is the folder with pairs.txt, or has it as `lfw`."""
     folder = LFW.find(root)
     listed = folder / "pairs.txt"
     lines = [line.split() for line in LFW.lines(listed)[1:]]  # the first has the numbers of folds and pairs
@@ -86,7 +86,7 @@ def lfw(root: Path | None = None, suffix: str = ".jpg") -> Pairs:
 
 
 def ijbc(root: Path | None = None) -> Pairs:
-    """Read the templates of IJB-C; `root` is the folder with meta, or the one that has it as `IJBC`."""
+    """Read the templates of IJB-C; `root` is the folder with meta, or has it as `IJBC`."""
     folder = IJBC.find(root)
     rows = IJBC.table(folder / FACES, columns=3)  # file, template, media
     numbers, _, template_F = dense(IJBC.numbers(folder / FACES, [row[1] for row in rows]))
@@ -120,7 +120,7 @@ def _means(emb_ND: NDArray[np.floating], place_N: Ints, groups: int) -> NDArray[
 
 
 def read_pairs(path: Path) -> Pairs:
-    """Read LFW's pairs.txt or its folder, the folder of IJB-C, or a CSV file with left,right,same.
+    """Read LFW's pairs.txt or folder, IJB-C's folder, or a CSV file with left,right,same.
 
     Paths in a CSV file start at its folder; `same` is 1 or 0. The pairs keep their order, since the folds of
     the accuracy are contiguous.

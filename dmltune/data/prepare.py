@@ -1,4 +1,4 @@
-"""`dmltune data prepare NAME`: fetch the archives of a data set, verify them, unpack them, count the images.
+"""`dmltune data prepare NAME`: fetch, verify and unpack a data set.
 
 The data set appears under its official name in one step when it is complete. Until then the data root has
 only hidden folders: a later attempt continues `.NAME.download` and replaces `.NAME.partial`.
@@ -94,7 +94,7 @@ def _find(source: Source, root: Path) -> Path | None:
 
 
 def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Progress | None) -> PreparedData:
-    """Unpack into `place`, which becomes a data root with the data set, and load it from there."""
+    """Unpack into `place`, which becomes a data root, and load the data set from there."""
     require_room(place, pieces.size)
     unpacked = place / ".unpacked"
     for piece in pieces.files:
@@ -125,7 +125,7 @@ def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Prog
 
 
 def _within(source: Source, unpacked: Path) -> Path | None:
-    """Return the folder of the data set, which may be inside folders with nothing else in them."""
+    """Return the folder of the data set, perhaps inside folders with nothing else."""
     place = unpacked
     for _ in range(DEEPEST):
         if source.layouts and (folder := _find(source, place)):

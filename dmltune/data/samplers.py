@@ -1,4 +1,4 @@
-"""Samplers choose the images of a batch as a pure function of (seed, step); a resume needs no state.
+"""Samplers choose the images of a batch as a pure function of (seed, step).
 
 Legend: N images, B batch, C classes, k classes in a batch, m samples of a class: B = k·m.
 """
@@ -88,7 +88,7 @@ class MPerClass:
         return first if len(first) == k else np.concatenate([first, self._order(epoch + 1)[: k - len(first)]])
 
     def _order(self, epoch: int) -> Ints:
-        """Permute the classes; those of a batch that began in the epoch before come after the others.
+        """Permute the classes; those that the first, shared batch has come after the others.
 
         They are never moved to the last k places: these do not depend on the epochs before.
         """
@@ -108,7 +108,7 @@ class MPerClass:
 
 
 class RandomImages:
-    """All images in a new random order in every epoch; those that do not fill a batch are left out."""
+    """All images in a new random order in every epoch; the incomplete batch is dropped."""
 
     def __init__(self, labels_N: Ints, batch_size: int, seed: int) -> None:
         if not 0 < batch_size <= len(labels_N):
@@ -143,7 +143,7 @@ def _require_sizes(batch_size: int, samples_per_class: int) -> None:
 
 
 class TwoCategories:
-    """Hard batches (seed 004, appendix A): half from classes of one category, half from another.
+    """Hard batches (seed 004, appendix A) of two categories, a half each.
 
     Classes of one category look alike.
 

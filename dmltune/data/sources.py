@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 @dataclass(frozen=True)
 class File:
-    """A published file. The checksum is "md5:…", "sha256:…" or not known; `place` is its folder."""
+    """A published file; its checksum is "md5:…", "sha256:…" or not known."""
 
     name: str
     url: str = ""

@@ -1,4 +1,4 @@
-"""Class-disjoint splits of a training half into training and validation classes (method-facts, "Protocols").
+"""Class-disjoint splits into training and validation (method-facts, "Protocols").
 
 One protocol, `conventional`, validates on the test half.
 """
@@ -43,7 +43,7 @@ def folds(protocol: str) -> int:
 
 
 def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
-    """Shuffle the classes by `seed`, deal them into the protocol's partitions, and validate on `fold`.
+    """Deal the classes, shuffled by `seed`, into partitions, and validate on `fold`.
 
     Trials to be compared must share `seed`: it decides which classes are in a partition.
     """

@@ -96,5 +96,5 @@ def _folder(source: object, root: Path | None) -> Path | None:
 
 
 def _first_sentence(text: str) -> str:
-    """Return the first sentence: `CUB-200-2011: 11,788 photos of 200 birds in the original layout`."""
+    """Return the first sentence: `CUB-200-2011: 11,788 photos of 200 birds`."""
     return " ".join(text.split()).split(". ")[0].rstrip(".")

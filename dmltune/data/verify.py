@@ -1,4 +1,4 @@
-"""Verify a copy of a data set: every file exists and decodes, none is in both parts, and none is lacking.
+"""Verify that all files of a data set exist, decode, and are in one part only.
 
 A file is read once and decoded at full size, on threads: Pillow and hashlib release the interpreter's lock.
 """
@@ -29,7 +29,7 @@ BEGINNINGS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"RIFF
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a file or, without a file (kind "count"), with a part. `text` is printable."""
+    """What is wrong with a file or, without a file, with a part. `text` is printable."""
 
     part: Part
     kind: Kind
@@ -77,7 +77,7 @@ class Step:
 
 @dataclass(frozen=True)
 class FileState:
-    """The digest of a file ("" when it has no bytes), and the kind of its fault, if it has one."""
+    """The digest of a file, "" for an empty one, and the kind of its fault."""
 
     digest: str = ""
     kind: Kind | None = None
@@ -172,7 +172,7 @@ def _read_images(images: ImageSet, indices: range, faults: list[Fault]) -> int:
 
 
 def _in_both(train: Sequence[Path], test: Sequence[Path], states: dict[Path, FileState]) -> Iterator[Fault]:
-    """Yield test files with the same bytes as a training file: they would test what was memorised."""
+    """Yield test files with the same bytes as a training file."""
     first = {states[file].digest: file for file in reversed(train)}
     for file in dict.fromkeys(test):
         digest = states[file].digest

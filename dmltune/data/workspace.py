@@ -15,7 +15,7 @@ LOCK = "lock"
 
 @contextlib.contextmanager
 def workspace(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder inside `.NAME.partial` beside `folder`; it is removed after the block.
+    """Yield an empty folder in `.NAME.partial` beside `folder`, removed after the block.
 
     The caller renames it, or parts of it, to keep them. What a killed process left is removed. While another
     process is in its block, this one is refused.

@@ -25,7 +25,7 @@ from dmltune.evaluation.pairs import PairList, as_metrics
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind
 from dmltune.models import EvaluatedModel, find_model
-from dmltune.report.distances import draw_distances
+from dmltune.report.figures import draw_distances
 from dmltune.report.summary import warning
 from dmltune.resources import Locations
 from dmltune.store import Store

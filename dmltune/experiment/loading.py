@@ -10,14 +10,13 @@ from typing import Any
 from dmltune.errors import UserError, printable
 from dmltune.experiment import tree as trees
 from dmltune.experiment.files import places
-from dmltune.experiment.files.document import read_value, unreadable
 from dmltune.experiment.model import Experiment, build
+from dmltune.experiment.overrides import parse_override, shown_override
 from dmltune.experiment.problems import Path, Problem, kind_of, one_line
 from dmltune.experiment.space.expression import ExpressionError, compile_expression
 from dmltune.experiment.space.parameter import Parameter
 from dmltune.experiment.validation import lay_reference_point, validate_space
 
-MAX_OVERRIDE = 10_000
 OVERRIDE_RANK = 1000  # above every file
 
 
@@ -36,7 +35,7 @@ class SpaceInfo:
         return bool(self.parameters)
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Origin:
     """Where a value was written; a later layer has the higher rank."""
 
@@ -75,7 +74,7 @@ class Layers:
             while path and path not in self.origins:
                 path = path[:-1]
             origins += [self.origins[path]] if path else []
-        return max(origins).text if origins else ""
+        return max(origins, key=lambda origin: origin.rank).text if origins else ""
 
     def _fix(self, over: Mapping[str, Any]) -> None:
         """Drop the keys of `search` that this layer gives a value."""
@@ -113,7 +112,7 @@ def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> 
     if isinstance(overrides, str):
         overrides = [overrides]
     for rank, text in enumerate(overrides, start=OVERRIDE_RANK):
-        _override(layers, text, Origin(rank, f"override '{one_line(text, 100)}'"))
+        _override(layers, text, Origin(rank, shown_override(text)))
     try:
         tree, values = lay_reference_point(layers.tree)
         for key in values:
@@ -135,25 +134,10 @@ def _lines(rank: int, name: str, lines: Mapping[Path, int]) -> Callable[[Path], 
 
 
 def _override(layers: Layers, text: str, origin: Origin) -> None:
-    if len(text) > MAX_OVERRIDE:
-        raise UserError(
-            f"{origin.text}: an override has at most {MAX_OVERRIDE:,} characters; got {len(text):,}."
-        )
-    key, equals, raw = text.partition("=")
-    key = key.strip()
-    if reason := unreadable(key):
-        raise UserError(f"{origin.text}: {reason}")
-    if not equals or not key:
-        raise UserError(f"{origin.text}: an override is key=value, such as max_steps=300.")
+    key, value = parse_override(text)
     path = trees.split(key)
-    if any(not part or part != part.strip() for part in path):
-        raise UserError(f"{origin.text}: a key is words with dots between them, such as loss.name.")
     if path[0] == "extends":
         raise UserError(f"{origin.text}: extends belongs in a file. Name another space instead.")
-    try:
-        value = read_value(raw)
-    except ValueError as error:
-        raise UserError(f"{origin.text}: {error}") from None
     if path[0] == "search" and len(path) == 3:  # one setting of a key of `search`: the others stay
         specification = trees.lookup(layers.tree, key.rpartition(".")[0])
         value = {**(specification if isinstance(specification, dict) else {}), path[2]: value}
@@ -181,7 +165,9 @@ def _info(name: str, file: File) -> SpaceInfo:
             layers.lay(document.tree, _lines(rank, shown, document.lines))
         search = layers.tree.get("search") or {}
         if not isinstance(search, Mapping):
-            raise Problem(f"search must be a mapping of 'key: value' lines; got {kind_of(search)}.", ("search",))
+            raise Problem(
+                f"search must be a mapping of 'key: value' lines; got {kind_of(search)}.", ("search",)
+            )
         parameters = tuple(Parameter.parse(key, specification) for key, specification in search.items())
     except UserError as error:
         return SpaceInfo(printable(name), "", file, error=str(error))

@@ -77,7 +77,7 @@ def _prepare_search(complete: dict[str, Any]) -> None:
 
 
 def _validate_scalars(value: Any, path: Path) -> None:
-    """Refuse what JSON, YAML and the trackers do not take; values from a program were not read from a file."""
+    """Refuse what JSON, YAML and the trackers do not take: values may come from a program."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             _validate_scalars(item, (*path, str(key)))

@@ -114,7 +114,7 @@ def number_remedy(value: Any, whole: bool) -> str:
 
 
 def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
-    """Translate pydantic's first error; an unknown key comes before a missing one, which it often explains."""
+    """Translate the first error of pydantic; an unknown key, which explains a missing one, comes first."""
     first = min(error.errors(include_url=False), key=lambda entry: entry["type"] == "missing")
     path: Path = tuple(str(part) for part in first["loc"])
     kind, value, context = first["type"], first.get("input"), first.get("ctx", {})
@@ -122,7 +122,9 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
     if kind == "extra_forbidden":
         return Problem(unknown(path[-1], _fields(model, path[:-1]), dotted(path[:-1])), path)
     if kind == "too_long" and context["max_length"] > 2:
-        return Problem(f"{name} has {context['actual_length']} values; at most {context['max_length']}.", path)
+        return Problem(
+            f"{name} has {context['actual_length']} values; at most {context['max_length']}.", path
+        )
     if kind in ("too_long", "too_short") or (kind == "missing" and path[-1].isdigit()):
         name = dotted(path[:-1]) if path[-1].isdigit() else name
         return Problem(f"{name} must be a list of two numbers, such as [0.9, 0.999].", path[:-1], path)

@@ -120,11 +120,8 @@ def lay_over(
 
 def normalised(path: Path, value: Any) -> Any:
     """Return the long form of a short one: a component or one requirement given as a text."""
-    section = _section(path)
-    if section in NAMED and isinstance(value, str):
-        value = {"name": value}
-    if section == "scheduler" and isinstance(value, Mapping) and value.get("name") == "none":
-        return {**value, "name": "fifo"}  # Ray's name for a scheduler that stops no trial
+    if _section(path) in NAMED and isinstance(value, str):
+        return {"name": value}
     if path == ("require",) and (value is None or isinstance(value, str)):
         return [] if value is None else [value]
     return value

@@ -57,7 +57,9 @@ def validate_space(experiment: Experiment) -> None:
     broken = space.violated(space.reference_point)
     if broken:
         subject = "the reference point breaks a rule: " if space else ""
-        raise Problem(f"{subject}{broken}. Change one of them.", ("reference_point",), ("require",), ("search",))
+        raise Problem(
+            f"{subject}{broken}. Change one of them.", ("reference_point",), ("require",), ("search",)
+        )
     if space and space.sample(random.Random(0), RANDOM_POINTS) is None:
         texts = " and ".join(map(str, space.require)) or "the rules of a batch"
         raise Problem(

@@ -1,11 +1,12 @@
-"""A search space for data that nobody has described: look at the images, choose by rules, say why.
+"""Propose a search space for a folder of images, by rules, with the reason for each choice.
 
 proposal = propose(look(images, path), Machine("cpu", cores=2, packaged=True))
 proposal.text      the YAML of the space
-proposal.choices   what was chosen and why, a line each
+proposal.choices   each choice and its reason, one line each
 """
 
 from dmltune.propose.facts import Facts, look
-from dmltune.propose.rules import Choice, Machine, Proposal, propose
+from dmltune.propose.method import Choice
+from dmltune.propose.rules import Machine, Proposal, propose
 
 __all__ = ["Choice", "Facts", "Machine", "Proposal", "look", "propose"]

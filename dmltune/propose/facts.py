@@ -1,4 +1,4 @@
-"""What a proposal needs to know of a set of images: counts from the labels, the rest from a few images."""
+"""The facts that a proposal is made from: counts from the labels, sizes and colours of a few images."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from dmltune.data.images import ImageSet, Pixels
 
-SAMPLE = 24  # images looked at: 3 s for large photos, enough for a median
-ENOUGH = 256  # pixels of the shorter side; above it photos are the same to every rule
+SAMPLE = 24  # images that are read: 3 s for large photos, enough for a median
+ENOUGH = 256  # pixels of the shorter side; no rule tells larger photos apart
 GREY_SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Of the training half: no test image is looked at."""
+    """Facts of the training half; no test image is read."""
 
     path: str
     classes: int
@@ -23,7 +23,7 @@ class Facts:
     least: int  # images of the smallest class
     typical: int  # the median
     most: int
-    single: int  # classes with one image, which nothing can find
+    single: int  # classes with one image, which has no match
     shorter: int  # the median shorter side in pixels, at most ENOUGH
     grey: bool
 
@@ -38,7 +38,7 @@ class Facts:
 
 
 def look(images: ImageSet, path: str) -> Facts:
-    """Reads SAMPLE images from all over the set, at most ENOUGH pixels of each shorter side."""
+    """Count labels and read SAMPLE images across the set, with at most ENOUGH pixels of the shorter side."""
     counts_C = np.bincount(images.labels_N, minlength=images.num_classes)
     chosen = np.unique(np.linspace(0, len(images) - 1, min(SAMPLE, len(images))).astype(np.int64))
     sample = images.read(chosen, ENOUGH)

@@ -1,15 +1,14 @@
-"""Which losses and references a proposed search tries, in which ranges, and what it compares with.
+"""The losses and references of a proposed search, their ranges, the reference point and the baseline.
 
-The reference point is the method of the thesis as its spaces set it; the baseline is the same loss on plain
-batches.
+The reference point is the method of the thesis with the settings of its spaces; the baseline is the same loss
+on plain batches.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-MANY_CLASSES = 16  # from so many on a loss with a proxy for each class has something to tell apart
+MANY_CLASSES = 16  # from so many on, a loss with a proxy for each class is tried
 MANY_STEPS = 1000
 PAIR_LOSSES = ["contrastive", "multi_similarity", "triplet"]
 RANGES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -20,31 +19,35 @@ RANGES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Method:
-    """The keys of the YAML, and lines of (key, what, value, why)."""
+class Choice(NamedTuple):
+    """One line of the explanation: `key` is its section of the YAML."""
 
-    tree: dict[str, Any]
-    why: tuple[tuple[str, str, str, str], ...]
+    key: str
+    what: str
+    value: str
+    why: str
 
 
-def method(*, scratch: bool, classes: int, typical: int, train_images: int, batch: int, steps: int) -> Method:
-    """`classes`, `train_images`: to train on; `typical`: images in a class."""
+def method(
+    scratch: bool, classes: int, typical: int, train_images: int, batch: int, steps: int
+) -> tuple[dict[str, Any], list[Choice]]:
+    """Return the keys of the YAML and the choices. `classes`, `train_images`: to train on; `typical`: images
+    of a class.
+    """
     losses = [*PAIR_LOSSES, *(["proxy_anchor"] if classes >= MANY_CLASSES else [])]
     lr, lr_range, lr_reason = _learning_rate(scratch, classes, steps)
     pool = min(12, typical)
     if 2 * classes * pool <= steps * batch:
-        references, settings, searched, reference, reason = _ccp(scratch, classes, typical, pool)
+        references, settings, ranges, reference, reason = _ccp(scratch, classes, typical, pool)
     else:
-        references, settings, searched, reference, reason = _xbm(classes, train_images, batch, steps)
+        references, settings, ranges, reference, reason = _xbm(classes, train_images, batch, steps)
     search: dict[str, Any] = {"loss.name": {"choice": losses}}
     for name in losses:
         key, spec = RANGES[name]
         search[f"loss.{key}"] = {**spec, "when": {"loss.name": name}}
     search["references.name"] = {"choice": [references, "batch"]}
     search |= {
-        f"references.{key}": {**spec, "when": {"references.name": references}}
-        for key, spec in searched.items()
+        f"references.{key}": {**spec, "when": {"references.name": references}} for key, spec in ranges.items()
     }
     search["optimizer.lr"] = {"float": lr_range, "log": True}
     require = {"require": "references.pool_size >= references.proxies"} if references == "ccp" else {}
@@ -66,29 +69,36 @@ def method(*, scratch: bool, classes: int, typical: int, train_images: int, batc
         "baseline": {"references": {"name": "batch"}},
     }
     proxies = f"{classes} training classes" + ("" if len(losses) > 3 else ": too few for a proxy each")
-    why = (
-        ("search", "losses", ", ".join(losses), proxies),
-        ("references", "compared with", f"{references} or the batch", reason),
-        *(
-            ("search", key.replace("_", " "), _range(spec), f"{typical} images in a typical class")
-            for key, spec in searched.items()
-            if key in ("proxies", "pool_size")
+    sizes = [
+        Choice("search", key.replace("_", " "), _range(ranges[key]), f"{typical} images in a typical class")
+        for key in ("proxies", "pool_size")
+        if key in ranges
+    ]
+    rate = f"{lr:g}, searched from {_range(search['optimizer.lr'])}"
+    why = [
+        Choice("search", "losses", ", ".join(losses), proxies),
+        Choice("references", "compared with", f"{references} or the batch", reason),
+        *sizes,
+        Choice("optimizer", "learning rate", rate, lr_reason),
+        Choice(
+            "reference_point", "reference", f"contrastive with {references}", "the thesis; always trial 0"
         ),
-        ("optimizer", "learning rate", f"{lr:g}, searched from {_range(search['optimizer.lr'])}", lr_reason),
-        ("reference_point", "reference", f"contrastive with {references}", "the thesis; always trial 0"),
-        ("baseline", "baseline", "contrastive on the batch alone", "what the winner must beat"),
-    )  # fmt: skip
-    return Method(tree, why)
+        Choice("baseline", "baseline", "contrastive on the batch alone", "what the winner must beat"),
+    ]
+    return tree, why
 
 
 def _learning_rate(scratch: bool, classes: int, steps: int) -> tuple[float, list[float], str]:
-    """For tuned weights the thesis' 1e-5, unless few steps have to bring many classes forward: on 4 classes
-    of birds 60 steps at 1e-5 took MAP@R of the others from 69.3 to 73.0 %, and at 1e-4 down to 54.1 %."""
+    """Return the rate, its range and the reason.
+
+    Packaged weights take the 1e-5 of the thesis, unless few steps train many classes: with 4 classes of birds,
+    60 steps at 1e-5 raised MAP@R of the other classes from 69.3 to 73.0 %, and 1e-4 lowered it to 54.1 %.
+    """
     if scratch:
         return 1e-3, [3e-4, 3e-3], "from scratch"
     if classes < MANY_CLASSES or steps >= MANY_STEPS:
         why = (
-            f"{classes} classes: larger steps unlearn the weights" if classes < MANY_CLASSES else "many steps"
+            f"{classes} classes: larger steps destroy the weights" if classes < MANY_CLASSES else "many steps"
         )
         return 1e-5, [3e-6, 1e-4], why
     return 1e-4, [1e-5, 1e-3], "few steps for many classes"
@@ -98,33 +108,28 @@ Parts = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str]
 
 
 def _ccp(scratch: bool, classes: int, typical: int, pool: int) -> Parts:
-    """Proxies are images of their class, so there are no more of them than a class has."""
+    """A proxy is an image of its class, so a class has no more proxies than images."""
     low, high, usual = (1.0, 100.0, 10.0) if scratch else (0.1, 10.0, 1.0)
-    searched = {
+    ranges = {
         "proxies": {"int": [1, min(8, typical)]},
         "pool_size": {"int": [1, min(24, typical)]},
         "batch_weight": {"float": [low, high], "log": True},
     }
     reference = {"proxies": min(4, pool), "pool_size": pool, "batch_weight": usual}
-    settings = {"lambda": 2e-4, "patience": 1}  # few validations: a higher patience would see one projection
-    return "ccp", settings, searched, reference, f"pools of {classes * pool:,} images are cheap here"
+    settings = {"lambda": 2e-4, "patience": 1}  # with few validations, more patience means one projection
+    return "ccp", settings, ranges, reference, f"pools of {classes * pool:,} images are cheap here"
 
 
 def _xbm(classes: int, train_images: int, batch: int, steps: int) -> Parts:
     high = max(2 * batch, min(train_images, steps * batch // 2))
-    searched = {
+    ranges = {
         "size": {"int": [batch, high], "log": True},
         "weight": {"float": [0.1, 2.0], "log": True},
     }
     reference = {"size": min(25 * batch, high), "weight": 1.0}
     settings = {"start_step": steps // 5}
-    return (
-        "xbm",
-        settings,
-        searched,
-        reference,
-        f"ccp would embed pools of {classes:,} classes again and again",
-    )
+    reason = f"embedding pools of {classes:,} classes for ccp takes too long here"
+    return "xbm", settings, ranges, reference, reason
 
 
 def _range(spec: dict[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""What people see of a search: the table while it runs, plain lines in a log, the summary, the picture."""
+"""Results as text, tables, figures and pages: of a running search, its end, checks and papers' tables."""

@@ -1,26 +1,34 @@
-"""What a check found, in plain words: for the terminal and for the page.
+"""The findings of a check as sentences, for the terminal and for the page.
 
-A document is what `CheckResult.to_dict()` gives (check.json). Its figures may be null: one model tells
-nothing about chance.
+Figures may be None or NaN: with one model the part of chance is not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from dmltune.report import formatting
 
-Document = Mapping[str, Any]
+if TYPE_CHECKING:
+    from dmltune.check.document import (
+        BaselineComparison,
+        CheckDocument,
+        ConfigurationResult,
+        EnsembleResult,
+        MeanResult,
+    )
+
+    Interval = MeanResult | EnsembleResult | BaselineComparison
+
 Kind = Literal["better", "worse", "none", "unknown", "itself"]
-MINE = "winner"
+WINNER = "winner"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """`sentence` is for behind a name; `figures` has no claim in it."""
+    """The finding about one configuration: a phrase without figures, and its figures."""
 
     kind: Kind
     sentence: str
@@ -31,60 +39,49 @@ class Judgement:
         return f"{self.sentence}: {self.figures}" if self.figures else self.sentence
 
 
-def known(number: Any) -> float | None:
-    """NaN is null in JSON: both mean that nobody knows."""
+def known(number: float | None) -> float | None:
+    """Return None for NaN and infinity."""
     return None if number is None or not math.isfinite(number) else float(number)
 
 
-def name_of(configuration: Document) -> str:
-    """`winner = reference point` where both have the same values."""
-    labels: Sequence[str] = configuration.get("labels") or [configuration["key"]]
-    return " = ".join(labels)
+def main_of(document: CheckDocument) -> ConfigurationResult | None:
+    """Return the winner, or else the first configuration that is not the baseline."""
+    rows = document.configurations
+    winners = [row for row in rows if WINNER in row.labels]
+    others = [row for row in rows if row.key != document.baseline]
+    return next(iter([*winners, *others, *rows]), None)
 
 
-def find(document: Document, key: str) -> Document | None:
-    return next((found for found in document["configurations"] if found["key"] == key), None)
-
-
-def main_of(document: Document) -> Document | None:
-    """The configuration that the check is about: the winner, or else the first that is not the baseline."""
-    rows: Sequence[Document] = document["configurations"]
-    named = [row for row in rows if MINE in row.get("labels", ())]
-    others = [row for row in rows if row["key"] != document.get("baseline")]
-    return next(iter([*named, *others, *rows]), None)
-
-
-def judge(document: Document, configuration: Document) -> Judgement:
-    """Better or worse only when the p-value, after Holm's correction, and the interval both say so."""
-    if configuration["key"] == document.get("baseline"):
+def judge(document: CheckDocument, configuration: ConfigurationResult) -> Judgement:
+    """Return better or worse only when the interval and the corrected p-value agree on it."""
+    if configuration.key == document.baseline:
         return Judgement("itself", "the baseline")
-    versus = configuration.get("versus_baseline")
-    difference = known(versus["difference"]) if versus else None
+    versus = configuration.versus_baseline
+    difference = known(versus.difference) if versus else None
     if versus is None or difference is None:
         return Judgement("unknown", "not compared with the baseline")
-    p = p_value(versus)
-    low, high = known(versus.get("low")), known(versus.get("high"))
+    p, low, high = p_value(versus), known(versus.low), known(versus.high)
     digits = digits_for(low, high)
     gap = f"{points(difference, digits)} points"
     if p is None or low is None or high is None:
-        return Judgement("unknown", "how much of the difference is chance is not known", gap)
-    figures = (
-        f"{gap}, {level(document)} CI {points(low, digits)} to {points(high, digits)}, {p_words(versus)}"
-    )
-    if versus.get("models", 2) < 2:  # the interval is about other classes alone
-        return Judgement("unknown", "one model each, which another seed would change", figures)
-    if p <= 1 - document.get("level", 0.95) and (low > 0 or high < 0):
+        return Judgement("unknown", "too few models to tell the difference from chance", gap)
+    interval = f"{level(document)} CI {points(low, digits)} to {points(high, digits)}"
+    corrected = "" if known(versus.p) in (None, p) else " (Holm)"
+    figures = f"{gap}, {interval}, p {p_text(p)}{corrected}"
+    if versus.models < 2:  # the interval covers other classes alone
+        return Judgement("unknown", "one model each, and other seeds are not covered", figures)
+    if p <= 1 - document.level and (low > 0 or high < 0):
         kind: Kind = "better" if difference > 0 else "worse"
         return Judgement(kind, f"{kind} than the baseline", figures)
     return Judgement("none", "no difference found", figures)
 
 
-def headline(document: Document) -> str:
-    """The verdict of the whole check as one sentence."""
-    mine = main_of(document)
-    if mine is None or not any(row.get("models") for row in document["configurations"]):
+def headline(document: CheckDocument) -> str:
+    """Return the finding about the main configuration as one sentence."""
+    main = main_of(document)
+    if main is None or not any(row.models for row in document.configurations):
         return "No model has finished: there is nothing to compare yet."
-    first, *more = name_of(mine).split(" = ")
+    first, *more = main.labels or (main.key,)
     name = f"{first}, which is the {' and the '.join(more)}," if more else first
     return {
         "better": f"The {name} is better than the baseline.",
@@ -92,21 +89,13 @@ def headline(document: Document) -> str:
         "none": f"No difference found between the {name} and the baseline.",
         "unknown": f"Whether the {name} differs from the baseline is not known.",
         "itself": "The search found nothing better than the baseline: its winner is the baseline.",
-    }[judge(document, mine).kind]
+    }[judge(document, main).kind]
 
 
-def p_value(versus: Document) -> float | None:
-    """The corrected one, when there is one."""
-    corrected = known(versus.get("p_holm"))
-    return known(versus.get("p")) if corrected is None else corrected
-
-
-def p_words(versus: Document) -> str:
-    """`p = 0.003`; `p = 0.062 (Holm)` where it was corrected because several configurations were compared."""
-    p, plain = p_value(versus), known(versus.get("p"))
-    if p is None:
-        return "p unknown"
-    return f"p {p_text(p)}" if plain is None or plain == p else f"p {p_text(p)} (Holm)"
+def p_value(versus: BaselineComparison) -> float | None:
+    """Return the p-value after Holm's correction when there is one."""
+    corrected = known(versus.p_holm)
+    return known(versus.p) if corrected is None else corrected
 
 
 def p_text(p: float) -> str:
@@ -116,12 +105,12 @@ def p_text(p: float) -> str:
     return "= 1" if p > 0.995 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"
 
 
-def level(document: Document) -> str:
-    return f"{100 * document.get('level', 0.95):g} %"
+def level(document: CheckDocument) -> str:
+    return f"{100 * document.level:g} %"
 
 
 def digits_for(low: float | None, high: float | None) -> int:
-    """An interval narrower than a point needs a second digit."""
+    """Return 2 for an interval narrower than a point, else 1."""
     return 2 if low is not None and high is not None and high - low < 0.01 else 1
 
 
@@ -130,97 +119,111 @@ def points(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{round(100 * share, digits) + 0.0:+.{digits}f}"
 
 
-def between(interval: Document | None) -> str:
-    """`24.3 – 25.9`, in percent; a dash when one model cannot tell."""
-    low, high = (known(interval.get(end)) for end in ("low", "high")) if interval else (None, None)
-    return "–" if low is None or high is None else f"{formatting.percent(low)} – {formatting.percent(high)}"
+def bounds(result: Interval | None) -> tuple[float, float] | None:
+    """Return the ends of an interval, or None when one is not known."""
+    low, high = (known(result.low), known(result.high)) if result else (None, None)
+    return None if low is None or high is None else (low, high)
 
 
-def with_interval(interval: Document | None) -> str:
+def between(result: MeanResult | EnsembleResult | None) -> str:
+    """`24.3 – 25.9`, in percent; a dash without an interval."""
+    ends = bounds(result)
+    return " – ".join(map(formatting.percent, ends)) if ends else "–"
+
+
+def with_interval(result: MeanResult | EnsembleResult | None) -> str:
     """`25.1 ± 0.8`, or `25.1 (24.0 – 25.9)` where the mean is not in the middle."""
-    mean = known(interval.get("mean")) if interval else None
-    low, high = (known(interval.get(end)) for end in ("low", "high")) if interval else (None, None)
-    if mean is None or low is None or high is None:
+    mean, ends = known(result.mean) if result else None, bounds(result)
+    if mean is None or ends is None:
         return formatting.percent(mean)
+    low, high = ends
     if abs((high - mean) - (mean - low)) < 5e-4:
         return f"{formatting.percent(mean)} ± {formatting.percent((high - low) / 2)}"
-    return f"{formatting.percent(mean)} ({between(interval)})"
+    return f"{formatting.percent(mean)} ({between(result)})"
 
 
-def planned(document: Document) -> int:
-    return int(document["folds"]) * int(document["repeats"])
+def planned(document: CheckDocument) -> int:
+    """Return the number of models of each configuration."""
+    return document.folds * document.repeats
 
 
-def dim_of(document: Document) -> int | None:
-    """Of the folds' models together."""
-    found = [
-        row["ensemble"][document["metric"]].get("dim")
-        for row in document["configurations"]
-        if document["metric"] in (row.get("ensemble") or {})
-    ]
-    return next((int(dim) for dim in found if dim), None)
+def dim_of(document: CheckDocument) -> int | None:
+    """Return the dimension of the embeddings of the folds' models together."""
+    joined = [row.ensemble.get(document.metric) for row in document.configurations]
+    return next((result.dim for result in joined if result and result.dim), None)
 
 
-def covered(document: Document) -> str:
-    """What the intervals of differences allow for: `other folds, seeds and classes`."""
-    if document["folds"] > 1:
-        return "other folds, seeds and classes"
-    return "other seeds and classes, not other folds" if document["repeats"] > 1 else "other classes only"
-
-
-def selection(document: Document) -> str:
-    """What the winner's score of the search is worth, or nothing."""
-    score = document.get("search_score")
-    observed = known(score.get("observed")) if score else None
-    if not score or observed is None:
+def measured_on(document: CheckDocument) -> str:
+    """`36 models were trained on classes of cub and measured on …`; nothing before a measurement."""
+    if not document.test_images:
         return ""
-    metric, n = formatting.metric_name(score["metric"]), int(score["n"])
-    said = f"In the search the winner had {formatting.percent(observed)} % {metric} on the validation classes"
-    corrected = known(score.get("corrected"))
+    images, classes = document.test_images, document.test_classes
+    unread = "" if document.warning else ", which the search has not read"
+    text = (
+        f"{count_models(document)} models were trained on classes of {document.data} and measured on "
+        f"{images:,} images of {classes:,} test classes{unread}."
+    )
+    if alone := document.queries_without_match:
+        text += f" {alone:,} images are the only ones of their class and are not queries."
+    return text
+
+
+def covered(document: CheckDocument) -> str:
+    """Return what the intervals of differences allow for: `other folds, seeds and classes`."""
+    if document.folds > 1:
+        return "other folds, seeds and classes"
+    return "other seeds and classes, not other folds" if document.repeats > 1 else "other classes only"
+
+
+def selection(document: CheckDocument) -> str:
+    """Return a sentence about the winner's score in the search and its selection bias, or nothing."""
+    score = document.search_score
+    observed = known(score.observed) if score else None
+    if score is None or observed is None:
+        return ""
+    metric, n = formatting.metric_name(score.metric), score.trials
+    text = f"In the search the winner had {formatting.percent(observed)} % {metric} on the validation classes"
+    corrected = known(score.corrected)
     if n < 2 or corrected is None:
-        return f"{said}, of {n} finished {'trial' if n == 1 else 'trials'}."
-    luck = f"without the luck of being the best, about {formatting.percent(corrected)} %"
-    return f"{said}, the best of {n} finished trials; {luck}."
+        return f"{text}, of {n} finished {'trial' if n == 1 else 'trials'}."
+    return (
+        f"{text}, the best of {n} finished trials; corrected for that selection, "
+        f"about {formatting.percent(corrected)} %."
+    )
 
 
-def cautions(document: Document) -> list[str]:
-    """What has to be known before any figure is read."""
-    found = []
-    if warning := document.get("warning"):
-        found.append(str(warning))
-    made = count_models(document)
-    wanted = document.get("models") or planned(document) * len(document["configurations"])
-    failed: Mapping[str, str] = document.get("failed") or {}
-    if document.get("stopped"):
-        found.append(f"stopped before its end: {made} of {wanted} models; the figures may still change")
-    if failed:
-        verb = "is" if len(failed) == 1 else "are"
-        found.append(f"{len(failed)} of {wanted} models failed and {verb} missing below")
-    if document.get("again"):
-        found.append(seen_before(document))
-    return found
+def cautions(document: CheckDocument) -> list[str]:
+    """Return what a reader must know before the figures."""
+    texts = [document.warning] if document.warning else []
+    total = document.planned_models or planned(document) * len(document.configurations)
+    if document.stopped:
+        models = count_models(document)
+        texts.append(f"stopped before its end: {models} of {total} models; the figures may still change")
+    if failures := len(document.failed):
+        verb = "is" if failures == 1 else "are"
+        texts.append(f"{failures} of {total} models failed and {verb} missing below")
+    if document.seen_before:
+        first = next(iter(document.openings), None)
+        user = f" by {first.who}" if first and first.who else ""
+        since = f" (first on {clock_time(first.time)}{user})" if first and first.time else ""
+        texts.append(
+            f"the test classes had been opened for this study before{since}: "
+            "these figures are not the first look at them"
+        )
+    return texts
 
 
-def seen_before(document: Document) -> str:
-    """A second look at the same test classes is not a first one."""
-    entries: Sequence[Document] = document.get("openings") or ()
-    first = next(iter(entries), {})
-    when, who = first.get("time"), first.get("who")
-    since = f" (first on {clock_time(when)}{f' by {who}' if who else ''})" if when else ""
-    return f"the test classes had been opened for this study before{since}: these figures are no first look"
+def count_models(document: CheckDocument) -> int:
+    return sum(len(row.models) for row in document.configurations)
 
 
-def count_models(document: Document) -> int:
-    return sum(len(row.get("models") or ()) for row in document["configurations"])
-
-
-def clock_time(when: Any) -> str:
+def clock_time(time: str) -> str:
     """`2026-11-18T17:03:21+00:00` → `2026-11-18 17:03`."""
-    return str(when)[:16].replace("T", " ")
+    return time[:16].replace("T", " ")
 
 
 def typeset(text: str) -> str:
-    """A minus sign in place of the hyphen that terminals get."""
+    """Return `text` with a minus sign in place of the hyphen before a number."""
     return " ".join(
         f"−{word[1:]}" if word[:1] == "-" and word[1:2].isdigit() else word for word in text.split(" ")
     )

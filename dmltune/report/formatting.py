@@ -1,4 +1,4 @@
-"""How numbers, parameters and times are written. Scores are fractions everywhere else and percent here."""
+"""Numbers, parameters and times as text. Scores are fractions everywhere else and percent here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from dmltune.errors import printable
 
 if TYPE_CHECKING:
     from dmltune.search.state import TrialRecord
@@ -23,19 +25,21 @@ def metric_name(metric: str) -> str:
 
 
 def percent(score: float | None, signed: bool = False) -> str:
-    """0.4512 → 45.1, with `signed` +45.1; nothing known is a dash."""
+    """0.4512 → 45.1, with `signed` +45.1; None and NaN are a dash."""
     if score is None or not math.isfinite(score):
         return "–"
     return f"{100 * score:+.1f}" if signed else f"{100 * score:.1f}"
 
 
 def value(item: Any, digits: int = 3) -> str:
-    """0.00020000001 → 0.0002, 3.1e-05 → 3.1e-5; other things as they are."""
-    return re.sub(r"e([+-])0*", r"e\1", f"{item:.{digits}g}") if isinstance(item, float) else str(item)
+    """0.00020000001 → 0.0002, 3.1e-05 → 3.1e-5; other types by `str`, control characters escaped."""
+    if isinstance(item, float):
+        return re.sub(r"e([+-])0*", r"e\1", f"{item:.{digits}g}")
+    return printable(str(item))
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """`references.lambda` → `lambda`, as long as no other key ends alike and it is not just a `name`."""
+    """`references.lambda` → `lambda`, unless another key has the same end; `loss.name` → `loss`."""
     keys = list(keys)
     ends = [key.rsplit(".", 1)[-1] for key in keys]
     names = {}
@@ -69,24 +73,25 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def state(row: TrialRecord) -> str:
-    return STATES.get(row.state, row.state)
+def state(record: TrialRecord) -> str:
+    """Return the name of a trial's state: running, done, pruned, failed or stopped."""
+    return STATES.get(record.state, record.state)
 
 
 def first_line(reason: str) -> str:
-    """Reasons may be tracebacks; a line of a log is a line."""
-    return (reason.strip().splitlines() or ["no reason given"])[0][:200]
+    """Return the first line of a reason, which may be a traceback."""
+    return printable((reason.strip().splitlines() or ["no reason given"])[0][:200])
 
 
-def counts(rows: Iterable[TrialRecord]) -> str:
+def counts(records: Iterable[TrialRecord]) -> str:
     """`9 done, 2 pruned, 1 failed`."""
-    states = [state(row) for row in rows]
-    known = ("running", "done", "pruned", "failed", "stopped")
-    return ", ".join(f"{states.count(word)} {word}" for word in known if word in states) or "none"
+    states = [state(record) for record in records]
+    names = ("running", "done", "pruned", "failed", "stopped")
+    return ", ".join(f"{states.count(name)} {name}" for name in names if name in states) or "none"
 
 
 def better(mode: str, left: float | None, right: float | None) -> bool:
-    """Whether `left` beats `right`; nothing beats by being unknown."""
+    """Return whether `left` is better than `right`; None and NaN are worse than every number."""
     if left is None or not math.isfinite(left):
         return False
     if right is None or not math.isfinite(right):

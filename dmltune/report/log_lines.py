@@ -1,4 +1,4 @@
-"""A search in a log: one line when a trial starts, one when it ends, and now and then one in between."""
+"""A search as lines of a log: one when a trial starts, one when it ends, and a few in between."""
 
 from __future__ import annotations
 
@@ -6,40 +6,47 @@ import time
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING
 
+from dmltune.errors import printable
 from dmltune.report import formatting
 
 if TYPE_CHECKING:
-    from dmltune.search.state import Event, TrialRecord
+    from dmltune.search.state import SearchEvent
 
-EVERY_SECONDS = 10.0
+EVERY_SECONDS = 10.0  # between two lines about the progress of one trial
 
 
-def plain(stream: IO[str], now: Callable[[], float] = time.monotonic) -> Callable[[Event], None]:
-    """The function that the search gives its events to."""
-    began = now()
-    spoke: dict[int, float] = {}
+def plain(stream: IO[str], now: Callable[[], float] = time.monotonic) -> Callable[[SearchEvent], None]:
+    """Return the function that writes events of a search to `stream`."""
+    start = now()
+    last_line: dict[int, float] = {}
 
-    def watch(event: Event) -> None:
-        row = event.row
-        if event.kind == "progress" and (row is None or now() - spoke.get(row.number, began) < EVERY_SECONDS):
+    def watch(event: SearchEvent) -> None:
+        record, seconds = event.record, now()
+        if event.kind == "progress" and (
+            record is None or seconds - last_line.get(record.number, start) < EVERY_SECONDS
+        ):
             return
-        if row is not None:
-            spoke[row.number] = now()
-        metric = formatting.metric_name(event.board.metric) if event.board is not None else "score"
-        print(f"[{formatting.clock(now() - began):>6}] {line(event, row, metric)}", file=stream, flush=True)
+        if record is not None:
+            last_line[record.number] = seconds
+        text = printable(line(event))
+        print(f"[{formatting.clock(seconds - start):>6}] {text}", file=stream, flush=True)
 
     return watch
 
 
-def line(event: Event, row: TrialRecord | None, metric: str) -> str:
+def line(event: SearchEvent) -> str:
     """`trial 3: step 300/600, MAP@R 31.2 %, best 31.9 %`."""
-    if row is None or event.kind == "message":
+    record = event.record
+    if record is None or event.kind == "message":
         return event.text
-    name = f"trial {row.number}" + (f" ({formatting.ROLES[row.role]})" if formatting.ROLES[row.role] else "")
+    role = formatting.ROLES[record.role]
+    name = f"trial {record.number} ({role})" if role else f"trial {record.number}"
     if event.kind == "started":
-        return f"{name}: {formatting.parameters(row.values) or 'starts'}"
-    scores = f"step {row.step}/{row.max_steps}, {metric} {formatting.percent(row.score)} %"
+        return f"{name}: {formatting.parameters(record.values) or 'starts'}"
+    metric = formatting.metric_name(event.state.metric)
+    scores = f"step {record.step}/{record.max_steps}, {metric} {formatting.percent(record.score)} %"
+    scores += f", best {formatting.percent(record.best)} %"
     if event.kind == "progress":
-        return f"{name}: {scores}, best {formatting.percent(row.best)} %"
-    reason = f": {formatting.first_line(row.reason)}" if row.reason else ""
-    return f"{name} {formatting.state(row)} at {scores}, best {formatting.percent(row.best)} %{reason}"
+        return f"{name}: {scores}"
+    reason = f": {formatting.first_line(record.reason)}" if record.reason else ""
+    return f"{name} {formatting.state(record)} at {scores}{reason}"

@@ -1,19 +1,17 @@
-"""A table of a paper in the terminal: every printed line, and ours below it. At most 80 columns."""
+"""A table of a paper in the terminal: every printed row, and ours below it. At most 80 columns."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from dmltune.report import formatting
 from dmltune.report.check_sentences import p_text
+from dmltune.report.terminal import grid, line, lines
 
-WIDTH = 80
 Document = Mapping[str, Any]
 THEIR_PROTOCOL = {
     "fair": "models chosen on held-out training classes",
@@ -25,47 +23,52 @@ THEIR_PROTOCOL = {
 
 
 def paper_table(document: Document) -> list[RenderableType]:
-    """Title, a block for each data set, gains over the baselines, what was run, what was not and why."""
+    """Return title, a block for each data set, gains over the baselines, notes, studies, a summary."""
     marks = _marks(document)
-    parts: list[RenderableType] = ["", *_lines(f"{document['source']}: {document['about']}", "bold")]
+    parts: list[RenderableType] = ["", *lines(f"{document['source']}: {document['about']}", "bold")]
     if protocol := THEIR_PROTOCOL[document["protocol"]]:
-        parts += _lines(protocol, "bold red" if document["protocol"] == "conventional" else "dim")
+        parts += lines(protocol, "bold red" if document["protocol"] == "conventional" else "dim")
     for data in document["data"]:
         parts += ["", *_block(document, data, marks)]
-        parts += [line for gain in document["gains"] if gain["data"] == data["label"] for line in _gain(gain)]
+        for gain in document["gains"]:
+            parts += _gain(gain) if gain["data"] == data["label"] else []
     parts.append("")
-    parts += [line for reason, mark in marks.items() for line in _lines(f"{mark} {reason}", "dim", "    ")]
-    parts += [line for note in document["notes"] for line in _lines(f"· {note}", "dim", "  ")]
-    parts += [line for study in document["studies"] for line in _study(study)]
-    return [*parts, *_lines(_summary(document))]
+    for reason, mark in marks.items():
+        parts += lines(f"{mark} {reason}", "dim", rest="    ")
+    for note in document["notes"]:
+        parts += lines(f"· {note}", "dim", rest="  ")
+    for study in document["studies"]:
+        parts += _study(study)
+    return [*parts, *lines(_summary(document))]
 
 
 def _block(document: Document, data: Document, marks: Mapping[str, str]) -> list[RenderableType]:
-    """Theirs, and below it ours where there is anything to say about it."""
-    mine = [cell for cell in document["cells"] if cell["data"] == data["label"]]
-    rows = [row for row in document["rows"] if any(cell["row"] == row["row"] for cell in mine)]
-    something = any(cell["ours"] is not None or cell["state"] == "failed" for cell in mine)
-    heading = Text.assemble((data["label"], "bold"), (f"   {_presence(data, something)}", "dim"))
-    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column("%" if document["unit"] == "percent" else "", overflow="fold", max_width=30)
+    """Return the printed rows, and below each ours when this data set has any results."""
+    cells = [cell for cell in document["cells"] if cell["data"] == data["label"]]
+    has_results = any(cell["ours"] is not None or cell["state"] == "failed" for cell in cells)
+    heading = Text.assemble(line(data["label"], "bold"), line(f"   {_presence(data, has_results)}", "dim"))
+    table = grid()
+    table.add_column("%" if document["unit"] == "percent" else "", overflow="fold", max_width=30)
     for column in data["columns"]:
-        grid.add_column(column, justify="right")
+        table.add_column(line(column), justify="right")
     part = ""
-    for row in rows:
-        listed = [cell for cell in mine if cell["row"] == row["row"]]
+    for row in document["rows"]:
+        listed = [cell for cell in cells if cell["row"] == row["row"]]
+        if not listed:
+            continue
         if row["part"] != part:
             part = row["part"]
-            grid.add_row(Text(part, style="italic"))
-        mark = "".join(f" {marks[row[why]]}" for why in ("cannot", "note") if row[why])
+            table.add_row(line(part, "italic"))
+        mark = "".join(f" {marks[row[key]]}" for key in ("cannot", "note") if row[key])
         theirs = [figure(cell["theirs"], cell["theirs_spread"], document) for cell in listed]
-        grid.add_row(f"{row['row']}{mark}", *theirs)
-        if something and not row["cannot"]:
-            grid.add_row(*_ours(listed, document), style="green")
-    return [heading, grid]
+        table.add_row(line(f"{row['row']}{mark}"), *theirs)
+        if has_results and not row["cannot"]:
+            table.add_row(*map(line, _ours(listed, document)), style="green")
+    return [heading, table]
 
 
 def _ours(listed: Sequence[Document], document: Document) -> list[str]:
-    """`ours, 12 models` and the figures, or what there is instead of them."""
+    """Return `ours, 12 models` and the figures, or the reason why there are none."""
     if all(cell["ours"] is None for cell in listed):
         return [f"  ours: {listed[0]['state']}"]
     partly = next((cell["reason"] for cell in listed if cell["state"] == "partly"), "")
@@ -76,7 +79,7 @@ def _ours(listed: Sequence[Document], document: Document) -> list[str]:
 
 
 def figure(value: float | None, spread: float | None, document: Document) -> str:
-    """0.6929 and 0.0011 → `69.29±0.11`, with as many digits as the print has; counts without."""
+    """0.6929 and 0.0011 → `69.29±0.11`, with as many digits as the paper prints; counts have none."""
     if value is None:
         return "–"
     if document["unit"] != "percent":
@@ -99,31 +102,30 @@ def _gain(gain: Document) -> list[RenderableType]:
         p = "" if gain["p"] is None else f", p {p_text(gain['p'])}"
         ours += f" (95 % CI {100 * gain['low']:+.2f} to {100 * gain['high']:+.2f}{p})"
     metric = formatting.metric_name(gain["metric"])
-    return _lines(f"{gain['row']} over {gain['baseline']}, {metric}, points: {theirs}{ours}", "", "  ")
+    return [*lines(f"{gain['row']} over {gain['baseline']}, {metric}, points: {theirs}{ours}", rest="  ")]
 
 
 def _study(study: Document) -> list[RenderableType]:
-    """What was run, and how it differs from the table's settings."""
+    """Return what was run, how it differs from the table's settings, and the first failures."""
     if study["state"] == "not run":
         return []
     design = f"{study['protocol']} protocol, {study['folds']} folds × {study['repeats']} repeats"
-    made = f"run {study['run_id']}, commit {study['commit']}, data {study['fingerprint']}"
-    lines = _lines(f"{study['study']}: {design}, {made}", "dim", "  ")
+    origin = f"run {study['run_id']}, commit {study['commit']}, data {study['fingerprint']}"
+    parts = [(f"{study['study']}: {design}, {origin}", "dim")]
     if study["changes"]:
-        lines += _lines(
-            f"  not the table's settings: {formatting.parameters(study['changes'])}", "yellow", "  "
-        )
+        changes = formatting.parameters(study["changes"])
+        parts.append((f"  not the table's settings: {changes}", "yellow"))
     if study.get("warning"):
-        lines += _lines(f"  {study['warning']}", "bold red", "  ")
+        parts.append((f"  {study['warning']}", "bold red"))
     for member, reason in list((study["failed"] or {}).items())[:3]:
-        lines += _lines(f"  {member} failed: {formatting.first_line(reason)}", "red", "  ")
-    return lines
+        parts.append((f"  {member} failed: {formatting.first_line(reason)}", "red"))
+    return [part for text, style in parts for part in lines(text, style, rest="  ")]
 
 
-def _presence(data: Document, something: bool) -> str:
+def _presence(data: Document, has_results: bool) -> str:
     if data["missing"]:
-        return f"{data['name']}: data missing" + ("" if something else ", not run")
-    return data["name"] if something else f"{data['name']}: data found, not run"
+        return f"{data['name']}: data missing" + ("" if has_results else ", not run")
+    return data["name"] if has_results else f"{data['name']}: not run"
 
 
 def _summary(document: Document) -> str:
@@ -146,10 +148,6 @@ def _summary(document: Document) -> str:
 
 
 def _marks(document: Document) -> dict[str, str]:
-    reasons = dict.fromkeys(row[why] for row in document["rows"] for why in ("cannot", "note") if row[why])
+    """Return a letter for every remark about a row."""
+    reasons = dict.fromkeys(row[key] for row in document["rows"] for key in ("cannot", "note") if row[key])
     return {reason: f"({'abcdefghijklmnopqrstuvwxyz'[place]})" for place, reason in enumerate(reasons)}
-
-
-def _lines(text: str, style: str = "", indent: str = "") -> list[RenderableType]:
-    wrapped: Iterable[str] = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
-    return [Text(line, style=style) for line in wrapped]

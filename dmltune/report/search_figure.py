@@ -1,4 +1,4 @@
-"""A search as one picture: every trial's score and the best so far, then the score over each parameter."""
+"""A search as one figure: every trial's score and the best so far, then the score over each parameter."""
 
 from __future__ import annotations
 
@@ -8,68 +8,73 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmltune.errors import printable
 from dmltune.report import formatting
-from dmltune.report.summary import rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dmltune.search.state import SearchResult, SearchState, TrialRecord
+    from dmltune.search.state import SearchResult, TrialRecord
 
 MOST_PARAMETERS = 4
 MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "search": ("o", 32.0)}
-LABELS = {"reference": "reference point", "baseline": "baseline", "search": "searched"}
+LABELS = {"reference": "reference point", "baseline": "baseline", "search": "trial"}
 COLOURS = {"reference": "#d95f02", "baseline": "#555555", "search": "#1f77b4"}
+# The same search gives the same SVG: no random names. A name may contain $.
+SETTINGS: dict[Any, Any] = {
+    "svg.hashsalt": "dmltune",
+    "svg.fonttype": "path",
+    "text.parse_math": False,
+}
 
 
-def draw(search: SearchState | SearchResult, path: Path) -> Path:
-    """Writes .png or .svg by the ending of `path`. Pruned trials are hollow; failed ones have no score."""
+def draw(search: SearchResult, path: Path) -> Path:
+    """Write .png or .svg by the ending of `path`. Pruned trials are hollow; failed ones have no score."""
     from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = [row for row in rows_of(search.rows) if row.best is not None and math.isfinite(row.best)]
+    scored = [record for record in search.rows if record.best is not None and math.isfinite(record.best)]
+    rows = sorted(scored, key=lambda record: record.number)
     keys = varied(rows)[:MOST_PARAMETERS]
-    figure = Figure(figsize=(3.6 + 2.0 * len(keys), 3.2), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
-    axes: Sequence[Axes] = figure.subplots(
-        1, 1 + len(keys), sharey=True, squeeze=False, width_ratios=[1.5, *([1.0] * len(keys))]
-    )[0]
     metric = formatting.metric_name(search.metric)
-    history(axes[0], rows, search.mode, f"{metric} on validation classes, %")
     names = formatting.short_names(keys)
-    for axis, key in zip(axes[1:], keys, strict=True):
-        scatter(axis, [row for row in rows if key in row.values], key)
-        axis.set_xlabel(names[key])
-    if rows:
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8)
-    figure.suptitle(f"{search.name} · {search.space_name}", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The same search gives the same SVG: no date, no random names.
-    with rc_context({"svg.hashsalt": "dmltune", "svg.fonttype": "path"}):
+    with rc_context(SETTINGS):
+        figure = Figure(figsize=(3.6 + 2.0 * len(keys), 3.2), layout="constrained", dpi=150)
+        axes: Sequence[Axes] = figure.subplots(
+            1, 1 + len(keys), sharey=True, squeeze=False, width_ratios=[1.5, *([1.0] * len(keys))]
+        )[0]
+        history(axes[0], rows, search.mode, f"{metric} on validation classes, %")
+        for axis, key in zip(axes[1:], keys, strict=True):
+            scatter(axis, [record for record in rows if key in record.values], key)
+            axis.set_xlabel(names[key])
+        if rows:
+            handles = axes[0].get_legend_handles_labels()
+            figure.legend(*handles, loc="outside lower center", ncols=6, fontsize=8)
+        figure.suptitle(printable(f"{search.name} · {search.space_name}"), fontsize=10)
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
 
 def varied(rows: Sequence[TrialRecord]) -> list[str]:
-    """The searched parameters that took more than one value."""
-    keys = dict.fromkeys(key for row in rows if row.role != "baseline" for key in row.values)
-    return [
-        key
-        for key in keys
-        if len({str(row.values[key]) for row in rows if key in row.values and row.role != "baseline"}) > 1
-    ]
+    """Return the parameters that took more than one value; the baseline's do not count."""
+    values: dict[str, set[str]] = {}
+    for record in rows:
+        if record.role != "baseline":
+            for key, item in record.values.items():
+                values.setdefault(key, set()).add(str(item))
+    return [key for key, items in values.items() if len(items) > 1]
 
 
 def history(axis: Axes, rows: Sequence[TrialRecord], mode: str, label: str) -> None:
-    """Every trial's best score, and the best of the complete ones so far as a staircase."""
+    """Draw every trial's best score, and the best of the complete ones so far as a staircase."""
     from matplotlib.ticker import MaxNLocator
 
-    points(axis, [row.number for row in rows], rows)
-    complete = [row for row in rows if row.state == "complete"]
-    best = list(accumulate((score(row) for row in complete), max if mode == "max" else min))
+    points(axis, [record.number for record in rows], rows)
+    complete = [record for record in rows if record.state == "complete"]
     if complete:
-        steps = [row.number for row in complete] + [rows[-1].number]
+        best = list(accumulate((score(record) for record in complete), max if mode == "max" else min))
+        steps = [record.number for record in complete] + [rows[-1].number]
         axis.step(
             steps, [*best, best[-1]], where="post", color="#2ca02c", lw=1.2, zorder=1, label="best so far"
         )
@@ -79,46 +84,42 @@ def history(axis: Axes, rows: Sequence[TrialRecord], mode: str, label: str) -> N
 
 
 def scatter(axis: Axes, rows: Sequence[TrialRecord], key: str) -> None:
-    """Score over one parameter; logarithmic when it spans one and a half decades; names for choices."""
-    rows = [row for row in rows if row.role != "baseline"]
-    values = [row.values[key] for row in rows]
-    if all(is_number(value) for value in values):
-        positive = all(value > 0 for value in values)
-        if positive and max(values) >= 30 * min(values):
+    """Draw the score over a parameter: names for choices, a logarithmic axis from a factor of 30."""
+    rows = [record for record in rows if record.role != "baseline"]
+    values = [record.values[key] for record in rows]
+    if all(isinstance(item, int | float) and not isinstance(item, bool) for item in values):
+        if min(values) > 0 and max(values) >= 30 * min(values):
             axis.set_xscale("log")
-        points(axis, [float(value) for value in values], rows)
+        points(axis, [float(item) for item in values], rows)
         return
-    choices = sorted({str(value) for value in values})
-    points(axis, [float(choices.index(str(value))) for value in values], rows)
+    choices = sorted({formatting.value(item) for item in values})
+    points(axis, [float(choices.index(formatting.value(item))) for item in values], rows)
     axis.set_xticks(range(len(choices)), choices, fontsize=7, rotation=30)
 
 
 def points(axis: Axes, x: Sequence[float], rows: Sequence[TrialRecord]) -> None:
+    """Draw a marker for each trial by its role; hollow when it is not complete."""
     for role, (marker, size) in MARKERS.items():
         for complete in (True, False):
             chosen = [
-                index
-                for index, row in enumerate(rows)
-                if row.role == role and (row.state == "complete") == complete
+                (at, score(record))
+                for at, record in zip(x, rows, strict=True)
+                if record.role == role and (record.state == "complete") == complete
             ]
-            if not chosen:
-                continue
-            axis.scatter(
-                [x[index] for index in chosen],
-                [score(rows[index]) for index in chosen],
-                marker=marker,
-                s=size,
-                facecolors=COLOURS[role] if complete else "none",
-                edgecolors=COLOURS[role],
-                label=LABELS[role] if complete else f"{LABELS[role]}, stopped early",
-                zorder=2,
-            )
+            if chosen:
+                places, scores = zip(*chosen, strict=True)
+                axis.scatter(
+                    places,
+                    scores,
+                    marker=marker,
+                    s=size,
+                    facecolors=COLOURS[role] if complete else "none",
+                    edgecolors=COLOURS[role],
+                    label=LABELS[role] if complete else f"{LABELS[role]}, stopped early",
+                    zorder=2,
+                )
 
 
-def score(row: TrialRecord) -> float:
-    """Percent."""
-    return 100 * float(row.best or 0.0)
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def score(record: TrialRecord) -> float:
+    """Return the best score in percent."""
+    return 100 * float(record.best or 0.0)

@@ -1,14 +1,14 @@
-"""The end of a search: winner, reference point and baseline side by side, the others' fate, what to do next.
+"""The end of a search: winner, reference point and baseline side by side, failures, next commands.
 
-Scores are of the validation classes, in percent. The winner is the best of many tries on them; only the test
-classes say what it is worth.
+Scores are of the validation classes, in percent. The winner is the best of many trials on them; only the test
+classes tell how good it is.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,146 +17,126 @@ from rich.table import Table
 from rich.text import Text
 
 from dmltune.report import formatting
+from dmltune.report.terminal import failure_lines, grid, line
 
 if TYPE_CHECKING:
-    from dmltune.search.state import SearchResult, TrialRecord
+    from dmltune.search.state import SearchResult
 
 NOTHING: Mapping[str, Any] = {}
-SHORT = 48  # a command of this length and its meaning fit 80 columns
+SHORT = 48  # columns of a command that has room for its meaning on the same line
 
 
 def summary(
-    result: SearchResult, again: str, places: str = "", baseline: Mapping[str, Any] = NOTHING
+    result: SearchResult,
+    resume: str,
+    extend: str,
+    places: str = "",
+    baseline: Mapping[str, Any] = NOTHING,
+    *,
+    test_opened: bool,
 ) -> list[RenderableType]:
-    """`again` is the command that goes on with this search, `places` its options for data and store.
+    """Return the lines and the table that `dmltune search` ends with.
 
-    `baseline` is what the baseline sets, by dotted key: its trial has no values of its own.
+    `resume` is the command that continues this search, `extend` the one with more trials, and `places` are
+    their options for data and store. `baseline` holds what the baseline sets, by dotted key: its trial has no
+    values of its own. `test_opened` says whether the test ledger has an opening of these test classes.
     """
-    rows = rows_of(result.rows)
-    parts: list[RenderableType] = [
-        "",
-        Text(
-            f"{result.name} · {result.space_name}   {len(rows)} trials: {formatting.counts(rows)}",
-            style="bold",
-        ),
-    ]
+    rows = sorted(result.rows, key=lambda record: record.number)
+    title = f"{result.name} · {result.space_name}   {len(rows)} trials: {formatting.counts(rows)}"
+    parts: list[RenderableType] = ["", line(title, "bold")]
     if result.interrupted:
-        parts.append(Text("stopped before its end; nothing that finished is lost", style="yellow"))
-    if seen := warning(result.protocol):
-        parts += ["", Text(seen, style="bold red")]
-    parts += ["", side_by_side(result, baseline)]
-    parts += [Text(text) for text in verdict(result)]
-    if failures := [row for row in rows if row.state == "failed"]:
-        parts += [
-            "",
-            *(
-                Text(f"trial {row.number} failed: {formatting.first_line(row.reason)}", style="red")
-                for row in failures[:5]
-            ),
-        ]
-        if len(failures) > 5:
-            parts.append(Text(f"… and {len(failures) - 5} more; `dmltune ui` shows each with its reason"))
-    parts += ["", f"runs and checkpoints: {nearby(result.store)}", ""]
-    parts += next_commands(result, again, places)
-    return parts
+        parts.append(line("stopped before its end; finished trials are kept", "yellow"))
+    if text := warning(result.protocol):
+        parts += ["", line(text, "bold red")]
+    parts += ["", side_by_side(result, baseline), *map(line, verdict(result, test_opened))]
+    if failed := {f"trial {row.number}": row.reason for row in rows if row.state == "failed"}:
+        parts += ["", *failure_lines(failed, "`dmltune ui` shows their reasons")]
+    parts += ["", line(f"runs and checkpoints: {nearby(result.store)}"), ""]
+    return [*parts, *next_commands(result, resume, extend, places)]
 
 
 def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
-    """One line each for the winner, the reference point, the baseline, the untrained embedder."""
-    metric = formatting.metric_name(result.metric)
-    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column("test classes" if warning(result.protocol) else "validation classes", no_wrap=True)
-    grid.add_column("trial", justify="right")
-    grid.add_column(f"{metric} %", justify="right", no_wrap=True)
-    grid.add_column("difference", justify="right")
-    grid.add_column("parameters", overflow="fold")
+    """Return a table with the winner, the reference point, the baseline and the untrained embedder."""
+    table = grid()
+    table.add_column("test classes" if warning(result.protocol) else "validation classes", no_wrap=True)
+    table.add_column("trial", justify="right")
+    table.add_column(f"{formatting.metric_name(result.metric)} %", justify="right", no_wrap=True)
+    table.add_column("difference", justify="right")
+    table.add_column("parameters", overflow="fold")
     base = result.baseline.best if result.baseline is not None else None
-    for name, row in named_rows(result):
-        if row is None:
-            grid.add_row(name, "–", "–", "–", "did not run")
+    named = (("winner", result.winner), ("reference point", result.reference), ("baseline", result.baseline))
+    for name, record in named:
+        if record is None:
+            table.add_row(name, "–", "–", "–", "did not run")
             continue
-        difference = "" if row.role == "baseline" else formatting.percent(minus(row.best, base), signed=True)
-        score = Text(formatting.percent(row.best), style="bold green" if name == "winner" else "")
-        grid.add_row(
+        is_base = record.role == "baseline"
+        table.add_row(
             name,
-            str(row.number),
-            score,
-            difference,
-            formatting.parameters(row.values or (baseline if row.role == "baseline" else {})),
+            str(record.number),
+            line(formatting.percent(record.best), "bold green" if name == "winner" else ""),
+            "" if is_base else formatting.percent(minus(record.best, base), signed=True),
+            line(formatting.parameters(record.values or (baseline if is_base else NOTHING))),
         )
     untrained = result.untrained_score
-    grid.add_row(
-        "untrained embedder",
-        "",
-        formatting.percent(untrained),
-        formatting.percent(minus(untrained, base), signed=True),
-        "",
-    )
-    return grid
-
-
-def named_rows(result: SearchResult) -> list[tuple[str, TrialRecord | None]]:
-    return [("winner", result.winner), ("reference point", result.reference), ("baseline", result.baseline)]
+    difference = formatting.percent(minus(untrained, base), signed=True)
+    table.add_row("untrained embedder", "", formatting.percent(untrained), difference, "")
+    return table
 
 
 def warning(protocol: str) -> str:
-    """What has to be said beside every figure of a protocol that looks at the test classes, or nothing."""
+    """Return the warning for a protocol that chooses models on the test classes, or nothing."""
     if protocol != "conventional":
         return ""
     return "conventional protocol: these figures were monitored on the test classes"
 
 
-def verdict(result: SearchResult) -> list[str]:
-    """What the table says, and what it does not say."""
+def verdict(result: SearchResult, test_opened: bool) -> list[str]:
+    """Return how to read the table."""
     winner = result.winner
     if winner is None:
         return ["", "no trial has finished, so there is no winner"]
     lines = [""]
     base = result.baseline.best if result.baseline is not None else None
     if base is not None and not formatting.better(result.mode, winner.best, base):
-        lines.append("Nothing beat the baseline.")
+        lines.append("No trial is better than the baseline.")
     elif winner.role == "reference":
-        lines.append("Nothing beat the reference point.")
-    seen = warning(result.protocol)
-    test = "They are the test classes." if seen else "The test classes have not been read."
-    return [
-        *lines,
-        "Differences are to the baseline, in points. The winner is the best of many tries",
-        f"on these classes: expect less elsewhere. {test}",
+        lines.append("No trial is better than the reference point.")
+    lines += [
+        "Differences are to the baseline, in points. The winner is the best of many trials",
+        "on these classes: expect less on other classes.",
     ]
+    if warning(result.protocol):
+        return [*lines, "These are the test classes."]
+    if test_opened:
+        return [*lines, "The test classes were opened before: the test ledger lists when and why."]
+    return [*lines, "The test classes have not been opened from this store."]
 
 
-def next_commands(result: SearchResult, again: str, places: str) -> list[Text]:
-    """Lines to copy: a long command stands alone below its meaning."""
+def next_commands(result: SearchResult, resume: str, extend: str, places: str) -> list[Text]:
+    """Return commands to copy; a long one stands alone below its meaning."""
     commands: list[tuple[str, str]] = []
     unseen = "the same" if warning(result.protocol) else "unseen"
     if result.interrupted or result.winner is None:
-        commands.append((again, "goes on where it stopped"))
+        commands.append((resume, "continue this search"))
     if result.winner is not None:
         commands.append((f"dmltune evaluate {result.name} --split test{places}", f"on {unseen} classes"))
     commands.append((f"dmltune ui{store_option(result.store)}", "every run, in the browser"))
     if not result.interrupted and result.winner is not None:
-        commands.append((f"{again} --trials {2 * len(result.rows)}", "searches on"))
+        commands.append((extend, "more trials"))
     width = max((len(command) for command, _ in commands if len(command) <= SHORT), default=0)
     lines: list[Text] = []
     for command, meaning in commands:
         if len(command) > SHORT:
-            lines += [Text(f"  # {meaning}", style="dim"), Text(f"  {command}", style="bold")]
+            lines += [line(f"  # {meaning}", "dim"), line(f"  {command}", "bold")]
         else:
-            lines.append(Text.assemble("  ", (command.ljust(width), "bold"), (f"  # {meaning}", "dim")))
+            lines.append(Text.assemble("  ", line(command.ljust(width), "bold"), (f"  # {meaning}", "dim")))
     return lines
 
 
 def store_option(store: Path) -> str:
-    """` --store FOLDER`, or nothing when it is where a command looks anyway."""
+    """Return ` --store FOLDER`, or nothing for the default store."""
     usual = Path(os.environ.get("DMLTUNE_STORE") or "mlruns").expanduser().absolute()
     return "" if store == usual else f" --store {shlex.quote(nearby(store))}"
-
-
-def rows_of(rows: object) -> list[TrialRecord]:
-    """A board's rows by number, or a result's in order."""
-    listed: Iterable[TrialRecord] = rows.values() if isinstance(rows, dict) else rows  # type: ignore[assignment]
-    return sorted(listed, key=lambda row: row.number)
 
 
 def minus(left: float | None, right: float | None) -> float | None:
@@ -164,8 +144,8 @@ def minus(left: float | None, right: float | None) -> float | None:
 
 
 def nearby(path: Path) -> str:
-    """Relative when it lies below the current folder."""
+    """Return a relative path for what lies below the current folder."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, FileNotFoundError):  # the second: the current folder was removed
         return str(path)

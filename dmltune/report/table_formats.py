@@ -1,21 +1,20 @@
-"""The table of all checks as text, Markdown, CSV or LaTeX, from the plain values of `overview.document`."""
+"""The table of all checks as text, Markdown, CSV or LaTeX, from the JSON form of the overview."""
 
 from __future__ import annotations
 
 import csv
 import io
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dmltune.errors import printable
 from dmltune.report import formatting
+from dmltune.report.terminal import WIDTH, wrapped
 
-WIDTH = 80
 Document = Mapping[str, Any]
-LEGEND = (
-    "best and second best are marked where the difference to the next is more than chance (p < 0.05, Holm)"
-)
+LEGEND = "where the difference to the next is more than chance (p < 0.05, Holm)"
 MEANS = "means of single models in percent, ± half of the 95 % confidence interval"
+JOINED = "joined: the models of all folds put together; no test compares them"
 CSV_COLUMNS = (
     *("row", "data", "metric", "score", "protocol", "mean", "low", "high", "sd", "models", "mark", "p_next"),
     *("study", "configuration", "digest", "run_id", "commit", "fingerprint", "model_run_ids", "warning"),
@@ -35,11 +34,11 @@ _TEX = {
 
 
 def text(document: Document) -> str:
-    """Blocks of columns, each at most 80 wide; ** is best, * second."""
+    """Return blocks of columns, each at most 80 wide; ** is best, * second."""
     marked = any(cell["mark"] for cell in document["cells"])
     stars = {"best": "**", "second": "* ", "": "  " if marked else ""}
     grid = _grid(document, lambda cell: f"{_figures(cell)}{stars[cell['mark']]} [{cell['footnote'] + 1}]")
-    lines = [line for said in document["warnings"] for line in _wrapped(f"! {said}")]
+    lines = [part for warning in document["warnings"] for part in wrapped(f"! {warning}", rest="  ")]
     lines += [""] if lines else []
     for block in _blocks(grid):
         widths = [max(len(row[place]) for row in block) for place in range(len(block[0]))]
@@ -47,50 +46,52 @@ def text(document: Document) -> str:
             cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
             lines.append("  ".join(cells).rstrip())
         lines.append("")
-    lines += [line for said in _notes(document, "** ", "* ") for line in _wrapped(said)]
+    for note in _notes(document, "** is best, * is second best"):
+        lines += wrapped(note, rest="  ")
     for number, study in enumerate(document["studies"], 1):
         first, second = _source(study)
-        lines += [
-            f"[{number}] {first}",
-            *textwrap.wrap(second, WIDTH - 4, initial_indent="    ", subsequent_indent="    "),
-        ]
-    return "\n".join(lines) + "\n"
+        lines += [f"[{number}] {first}", *wrapped(second, "    ", "    ")]
+    return _joined(lines)
 
 
 def markdown(document: Document) -> str:
-    """**best**, _second_, and a footnote for each check."""
+    """Return a table with **best**, _second_, and a footnote for each check."""
     styles = {"best": "**{}**", "second": "_{}_", "": "{}"}
 
-    def cell(found: Document) -> str:
-        figures = styles[found["mark"]].format(_figures(found))
-        return f"{figures} [^{found['footnote'] + 1}]"
+    def show(cell: Document) -> str:
+        return f"{styles[cell['mark']].format(_figures(cell))} [^{cell['footnote'] + 1}]"
 
-    grid = [[_md(one) for one in row] for row in _grid(document, cell)]
-    lines = [f"> **{said}**\n" for said in document["warnings"]]
-    lines += [_md_row(grid[0]), _md_row(["---", *["---:"] * (len(grid[0]) - 1)]), *map(_md_row, grid[1:]), ""]
-    lines += [f"{said}  " for said in _notes(document, "**", "_")]
-    lines.append("")
+    grid = [[cell.replace("|", "\\|") for cell in row] for row in _grid(document, show)]
+    grid.insert(1, ["---", *["---:"] * (len(grid[0]) - 1)])
+    lines = [f"> **{warning}**\n" for warning in document["warnings"]]
+    lines += [f"| {' | '.join(row)} |" for row in grid]
+    lines += [
+        "",
+        *(f"{note}  " for note in _notes(document, "**bold** is best, _italic_ is second best")),
+        "",
+    ]
     for number, study in enumerate(document["studies"], 1):
         lines.append(f"[^{number}]: " + "; ".join(_source(study)))
-    return "\n".join(lines) + "\n"
+    return _joined(lines)
 
 
 def latex(document: Document) -> str:
-    r"""A `table` for booktabs: \textbf{best}, \underline{second}, the checks as notes below."""
+    r"""Return a `table` for booktabs: \textbf{best}, \underline{second}, the checks as notes below."""
     styles = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
 
-    def cell(found: Document) -> str:
-        figures = styles[found["mark"]] % tex(_figures(found))
-        return rf"{figures}\textsuperscript{{{found['footnote'] + 1}}}"
+    def show(cell: Document) -> str:
+        figures = styles[cell["mark"]] % tex(_figures(cell))
+        return rf"{figures}\textsuperscript{{{cell['footnote'] + 1}}}"
 
-    grid = _grid(document, cell, tex)
+    grid = _grid(document, show, tex)
     rows = [" & ".join(row) + r" \\" for row in grid]
-    notes = [tex(said) for said in [*document["warnings"], MEANS, f"bold best, underlined second: {LEGEND}"]]
+    legend = _notes(document, "bold is best, underlined is second best")
+    notes = [tex(note) for note in [*document["warnings"], *legend]]
     notes += [
         rf"\textsuperscript{{{number}}} " + tex("; ".join(_source(study)))
         for number, study in enumerate(document["studies"], 1)
     ]
-    return "\n".join(
+    return _joined(
         [
             "% needs \\usepackage{booktabs}",
             r"\begin{table}",
@@ -105,22 +106,21 @@ def latex(document: Document) -> str:
             r"\par\medskip\footnotesize",
             *(f"{note}\\par" for note in notes),
             r"\end{table}",
-            "",
         ]
     )
 
 
 def comma_separated(document: Document) -> str:
-    """A line for every cell; scores are fractions."""
+    """Return a line for every cell; scores are fractions."""
     table = io.StringIO()
     writer = csv.DictWriter(table, CSV_COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for cell in document["cells"]:
         column = document["columns"][cell["column"]]
-        warned = document["warnings"][0] if column["protocol"] == "conventional" else ""
+        warning = document["warnings"][0] if column["protocol"] == "conventional" else ""
         runs = " ".join(cell["model_run_ids"])
-        writer.writerow({**cell, **column, "model_run_ids": runs, "warning": warned})
-    return table.getvalue()
+        writer.writerow({**cell, **column, "model_run_ids": runs, "warning": warning})
+    return printable(table.getvalue())
 
 
 FORMATS: Mapping[str, Callable[[Document], str]] = {
@@ -131,8 +131,9 @@ FORMATS: Mapping[str, Callable[[Document], str]] = {
 }
 
 
-def tex(said: str) -> str:
-    return "".join(_TEX.get(sign, sign) for sign in said)
+def tex(plain: str) -> str:
+    """Return `plain` with TeX's special characters escaped."""
+    return "".join(_TEX.get(sign, sign) for sign in plain)
 
 
 def heading(column: Document) -> str:
@@ -144,18 +145,16 @@ def heading(column: Document) -> str:
 def _grid(
     document: Document, show: Callable[[Document], str], escape: Callable[[str], str] = str
 ) -> list[list[str]]:
-    """The header and a line for each row; a dash where a check has nothing."""
-    found = {(cell["row"], cell["column"]): show(cell) for cell in document["cells"]}
+    """Return the header and the rows; a dash where a check has no figure."""
+    cells = {(cell["row"], cell["column"]): show(cell) for cell in document["cells"]}
     columns = range(len(document["columns"]))
     header = ["", *(escape(heading(column)) for column in document["columns"])]
-    return [
-        header,
-        *([escape(r), *(found.get((r, c), escape("–")) for c in columns)] for r in document["rows"]),
-    ]
+    rows = [[escape(r), *(cells.get((r, c), escape("–")) for c in columns)] for r in document["rows"]]
+    return [[printable(cell) for cell in row] for row in [header, *rows]]
 
 
 def _blocks(grid: Sequence[Sequence[str]]) -> list[list[list[str]]]:
-    """As many columns side by side as fit."""
+    """Return the table in blocks of as many columns as fit a line."""
     widths = [max(len(row[place]) for row in grid) for place in range(len(grid[0]))]
     groups: list[list[int]] = [[]]
     for place in range(1, len(widths)):
@@ -172,28 +171,19 @@ def _figures(cell: Document) -> str:
     return f"{mean} ±{50 * (cell['high'] - cell['low']):.2f}"
 
 
-def _notes(document: Document, best: str, second: str) -> list[str]:
+def _notes(document: Document, marks: str) -> list[str]:
     joined = any(column["score"] == "ensemble" for column in document["columns"])
-    more = ["joined: the models of all folds put together; no test compares them"] if joined else []
-    return [MEANS, f"{best.strip()} {second.strip()}: {LEGEND}", *more]
+    return [MEANS, f"{marks}, {LEGEND}", *([JOINED] if joined else [])]
 
 
 def _source(study: Document) -> list[str]:
-    """What a cell stands on: short enough for two lines."""
-    again = "; not the first look at these classes" if study["again"] else ""
+    """Return the origin of a cell in two lines."""
+    look = "; not the first look at these classes" if study["again"] else ""
     return [
         f"{study['study']}: run {study['run_id']}",
-        f"commit {study['commit'] or 'unknown'}, data {', '.join(study['data'])}{again}",
+        f"commit {study['commit'] or 'unknown'}, data {', '.join(study['data'])}{look}",
     ]
 
 
-def _wrapped(said: str) -> list[str]:
-    return textwrap.wrap(said, WIDTH, subsequent_indent="  ")
-
-
-def _md_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _md(said: str) -> str:
-    return said.replace("|", "\\|")
+def _joined(lines: Sequence[str]) -> str:
+    return printable("\n".join(lines) + "\n")

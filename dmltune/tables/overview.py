@@ -1,21 +1,21 @@
-"""All checks as one table: configurations are rows, data sets are columns, and marks are earned.
+"""All checks as one table: configurations are rows, data sets are columns; the best are marked.
 
-Columns hold only what was measured alike: one data set, one fingerprint of its test classes, one protocol.
+A column has one data set, one fingerprint of its test classes and one protocol.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dmltune.errors import UserError
+from dmltune.check.document import CheckDocument, ConfigurationResult
+from dmltune.errors import UserError, readable
 from dmltune.experiment.problems import near_or_list
 from dmltune.report.summary import warning
-from dmltune.tables.finished_checks import Checked
+from dmltune.tables.finished_checks import FinishedCheck
 from dmltune.tables.ranking import ranked
 
 ROLES = re.compile(r"winner|reference|reference point|baseline|trial \d+")
@@ -24,7 +24,7 @@ SINGLE, ENSEMBLE = "single", "ensemble"
 
 @dataclass(frozen=True)
 class OverviewColumn:
-    """`score`: single models, or the models of all folds put together (`ensemble`)."""
+    """`score` is `single` models or `ensemble`, the models of all folds together."""
 
     data: str
     protocol: str
@@ -35,8 +35,9 @@ class OverviewColumn:
 
 @dataclass(frozen=True)
 class OverviewCell:
-    """A configuration in a column. `p_next` is of the difference to the next best in its column, corrected
-    for the tests of the column; `mark` is best, second or nothing.
+    """A configuration in a column. `mark` is best, second or nothing.
+
+    `p_next` is of the difference to the next in the column, corrected for the tests of the column.
     """
 
     row: str
@@ -53,19 +54,17 @@ class OverviewCell:
     commit: str
     model_run_ids: tuple[str, ...]
     scores: Mapping[tuple[int, int], float]  # (fold, seed) → score of the model
-    df: float | None = None
     mark: str = ""
     p_next: float | None = None
-    again: bool = False
+    seen_before: bool = False
 
 
 def overview(
-    checked: Sequence[Checked], metrics: Sequence[str] = ("map_at_r",), ensemble: bool = False
+    checks: Sequence[FinishedCheck], metrics: Sequence[str] = ("map_at_r",), ensemble: bool = False
 ) -> list[OverviewCell]:
-    """Every measured cell of these checks, marked."""
-    _check_metrics(checked, metrics)
-    found = [cell for one in checked for cell in _cells(one, metrics, ensemble)]
-    titled = _told_apart(found)
+    """Return every measured cell of these checks, with marks."""
+    _require_known(metrics, checks)
+    titled = _distinguished([cell for check in checks for cell in _cells(check, metrics, ensemble)])
     columns = dict.fromkeys(cell.column for cell in titled)
     marked = [
         cell
@@ -78,19 +77,19 @@ def overview(
 
 
 def document(cells: Sequence[OverviewCell]) -> dict[str, Any]:
-    """JSON-able; scores are fractions. Columns and studies are numbered, cells name them by their number."""
+    """Return JSON types; scores are fractions. Cells refer to columns and studies by number."""
     columns = _sorted(dict.fromkeys(cell.column for cell in cells))
-    studies = sorted({(cell.study, cell.run_id, cell.commit, cell.again) for cell in cells})
+    studies = sorted({(cell.study, cell.run_id, cell.commit, cell.seen_before) for cell in cells})
     numbers = {study: number for number, (study, *_) in enumerate(studies)}
     titles = _titles(columns)
     return {
-        "columns": [{"title": titles[one], **asdict(one)} for one in columns],
+        "columns": [{"title": titles[column], **asdict(column)} for column in columns],
         "rows": list(dict.fromkeys(cell.row for cell in cells)),
         "cells": [
             {
                 key: value
                 for key, value in vars(cell).items()
-                if key not in ("column", "scores", "df", "again")
+                if key not in ("column", "scores", "seen_before")
             }
             | {"column": columns.index(cell.column), "footnote": numbers[cell.study]}
             for cell in cells
@@ -100,7 +99,7 @@ def document(cells: Sequence[OverviewCell]) -> dict[str, Any]:
                 "study": study,
                 "run_id": run_id,
                 "commit": commit,
-                "again": again,
+                "again": seen_before,
                 "data": sorted(
                     {f"{c.column.data}:{c.column.fingerprint}" for c in cells if c.study == study}
                 ),
@@ -110,114 +109,94 @@ def document(cells: Sequence[OverviewCell]) -> dict[str, Any]:
                     if cell.study == study
                 ),
             }
-            for study, run_id, commit, again in studies
+            for study, run_id, commit, seen_before in studies
         ],
-        "warnings": list(dict.fromkeys(said for one in columns if (said := warning(one.protocol)))),
+        "warnings": list(dict.fromkeys(text for column in columns if (text := warning(column.protocol)))),
     }
 
 
-def _cells(checked: Checked, metrics: Sequence[str], ensemble: bool) -> list[OverviewCell]:
-    document, found = checked.document, []
-    for one in document["configurations"]:
-        for metric in metrics:
-            for score in (SINGLE, ENSEMBLE) if ensemble else (SINGLE,):
-                figure = (one.get(score) or {}).get(metric) or {}
-                if (mean := _known(figure.get("mean"))) is None:
-                    continue
-                column = OverviewColumn(
-                    document["data"], document["protocol"], document["fingerprint"], metric, score
-                )
-                scores = {
-                    (model["fold"], model["seed"]): float(value)
-                    for model in one["models"]
-                    if (value := _known(model["test"].get(metric))) is not None
-                }
-                found.append(
-                    OverviewCell(
-                        row=title(document, one),
-                        column=column,
-                        mean=mean,
-                        low=_known(figure.get("low")),
-                        high=_known(figure.get("high")),
-                        sd=_known(figure.get("sd")),
-                        df=_known(figure.get("df")),
-                        models=len(one["models"]),
-                        study=checked.name,
-                        configuration=one["key"],
-                        digest=one.get("digest", ""),
-                        run_id=checked.run_id,
-                        commit=document["commit"],
-                        model_run_ids=tuple(model["run_id"] for model in one["models"]),
-                        scores=scores,
-                        again=bool(document.get("again")),
-                    )
-                )
-    return found
-
-
-def title(document: Mapping[str, Any], configuration: Mapping[str, Any]) -> str:
-    """`ccp winner` for the winner of a search of cub-ccp; a row of a paper's table has its own name."""
-    labels = [str(label) for label in configuration["labels"] or [configuration["key"]]]
-    own = [label for label in labels if not ROLES.fullmatch(label)]
-    if own:
-        return " = ".join(own)
-    words = str(document["space_name"]).split("-")
-    while words and document["data"].startswith(words[0]):  # cars-ccp of cars196
-        words = words[1:]
-    return " ".join(filter(None, ["-".join(words), " = ".join(labels)]))
-
-
-def _told_apart(cells: Sequence[OverviewCell]) -> list[OverviewCell]:
-    """Two checks with a row of the same name on the same data: both rows get the name of their check."""
-    pairs = {(cell.row, cell.column, cell.study) for cell in cells}
-    crowded = {
-        row for (row, _), count in Counter((row, column) for row, column, _ in pairs).items() if count > 1
-    }
+def _cells(check: FinishedCheck, metrics: Sequence[str], ensemble: bool) -> list[OverviewCell]:
+    document = check.document
     return [
-        replace(cell, row=f"{cell.row} · {cell.study}") if cell.row in crowded else cell for cell in cells
+        OverviewCell(
+            row=title(document, result),
+            column=OverviewColumn(document.data, document.protocol, document.fingerprint, metric, score),
+            mean=figure.mean,
+            low=figure.low,
+            high=figure.high,
+            sd=getattr(figure, "sd", None),
+            models=len(result.models),
+            study=check.name,
+            configuration=result.key,
+            digest=result.digest,
+            run_id=check.run_id,
+            commit=document.commit,
+            model_run_ids=tuple(model.run_id for model in result.models),
+            scores={
+                (model.fold, model.seed): value
+                for model in result.models
+                if (value := model.test.get(metric)) is not None
+            },
+            seen_before=document.seen_before,
+        )
+        for result in document.configurations
+        for metric in metrics
+        for score in ((SINGLE, ENSEMBLE) if ensemble else (SINGLE,))
+        if (figure := getattr(result, score).get(metric)) is not None and figure.mean is not None
     ]
 
 
+def title(document: CheckDocument, result: ConfigurationResult) -> str:
+    """Return `ccp winner` for the winner of a search of cub-ccp. A row of a paper's table has its own name."""
+    labels = result.labels or (result.key,)
+    if own := [label for label in labels if not ROLES.fullmatch(label)]:
+        return " = ".join(own)
+    parts = document.space_name.split("-")
+    while parts and document.data.startswith(parts[0]):  # cars-ccp of cars196
+        parts = parts[1:]
+    return " ".join(filter(None, ["-".join(parts), " = ".join(labels)]))
+
+
+def _distinguished(cells: Sequence[OverviewCell]) -> list[OverviewCell]:
+    """Add the check's name to rows of the same name, on the same data, of different checks."""
+    cells_of_checks = {(cell.row, cell.column, cell.study) for cell in cells}
+    counts = Counter((row, column) for row, column, _ in cells_of_checks)
+    shared = {row for (row, _), count in counts.items() if count > 1}
+    return [replace(cell, row=f"{cell.row} · {cell.study}") if cell.row in shared else cell for cell in cells]
+
+
 def _marked(cells: Sequence[OverviewCell], column: OverviewColumn) -> list[OverviewCell]:
-    """Collections of the same models depend on one another: no test compares ensembles."""
+    """Return the cells of a column with marks. Ensembles share models, so no test compares them."""
     if column.score == ENSEMBLE:
         return list(cells)
     return [
         replace(cells[place.index], mark=place.mark, p_next=place.p_next)
-        for place in ranked([(cell.scores, cell.mean, cell.low, cell.high, cell.df) for cell in cells])
+        for place in ranked([(cell.scores, cell.mean) for cell in cells])
     ]
 
 
 def _sorted(columns: Mapping[OverviewColumn, None]) -> list[OverviewColumn]:
-    """As they come, all of one data set side by side."""
-    sets = list(dict.fromkeys((one.data, one.protocol, one.fingerprint) for one in columns))
-    return sorted(columns, key=lambda one: sets.index((one.data, one.protocol, one.fingerprint)))
+    """Return the columns in their order, those of one data set side by side."""
+    sets = list(dict.fromkeys((column.data, column.protocol, column.fingerprint) for column in columns))
+    return sorted(columns, key=lambda column: sets.index((column.data, column.protocol, column.fingerprint)))
 
 
 def _titles(columns: Sequence[OverviewColumn]) -> dict[OverviewColumn, str]:
-    """The data set, and what tells it from others of its name."""
-    sets = {(one.data, one.protocol, one.fingerprint) for one in columns}
+    """Return the data sets, with protocol and fingerprint where they differ."""
+    sets = {(column.data, column.protocol, column.fingerprint) for column in columns}
     names = Counter(data for data, _, _ in sets)
     protocols = Counter((data, protocol) for data, protocol, _ in sets)
     titles = {}
-    for one in columns:
-        more = [one.protocol] if names[one.data] > 1 or warning(one.protocol) else []
-        more += [one.fingerprint[:6]] if protocols[one.data, one.protocol] > 1 else []
-        titles[one] = one.data + (f" ({', '.join(more)})" if more else "")
+    for column in columns:
+        more = [column.protocol] if names[column.data] > 1 or warning(column.protocol) else []
+        more += [column.fingerprint[:6]] if protocols[column.data, column.protocol] > 1 else []
+        titles[column] = column.data + (f" ({', '.join(more)})" if more else "")
     return titles
 
 
-def _check_metrics(checked: Sequence[Checked], metrics: Sequence[str]) -> None:
-    known = dict.fromkeys(
-        metric
-        for one in checked
-        for row in one.document["configurations"]
-        for metric in row.get("single") or {}
-    )
+def _require_known(metrics: Sequence[str], checks: Sequence[FinishedCheck]) -> None:
+    results = [result for check in checks for result in check.document.configurations]
+    known = dict.fromkeys(metric for result in results for metric in result.single)
     for metric in metrics:
         if known and metric not in known:
-            raise UserError(f"no metric '{metric}' in these checks{near_or_list(metric, known)}")
-
-
-def _known(number: Any) -> float | None:
-    return None if number is None or not math.isfinite(number) else float(number)
+            raise UserError(f"no metric {readable(metric)} in these checks{near_or_list(metric, known)}")

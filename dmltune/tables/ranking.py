@@ -1,7 +1,7 @@
-"""Who is best and who second in a column: marked only above the next by more than chance.
+"""The best and the second of a column. A mark needs a significant difference to the next.
 
-Models of two configurations are paired by fold and seed where both have them; otherwise their means are
-compared with Welch's test on the standard errors that the intervals say.
+Models of two configurations are paired by fold and seed where both have them. Otherwise they are two samples,
+compared with Welch's test.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ import numpy as np
 
 LEVEL = 0.95
 FEWEST_PAIRS = 2
-Scores = Mapping[tuple[int, int], float]
-Candidate = tuple[Scores, float, float | None, float | None, float | None]  # scores, mean, low, high, df
+Scores = Mapping[tuple[int, int], float]  # (fold, seed) → score of a model
 
 
 @dataclass(frozen=True)
 class Place:
-    """`index` of the candidate that was given; `p_next` is None for the last and where nobody can tell."""
+    """`index` of a candidate. `p_next` is of the difference to the next; None for the last, or unknown."""
 
     index: int
     mark: str
     p_next: float | None
 
 
-def ranked(candidates: Sequence[Candidate], level: float = LEVEL) -> list[Place]:
-    """Candidates from the highest mean on. Two tests are made, best against second and second against third,
-    Holm-corrected; the second is marked only below a marked best.
+def ranked(candidates: Sequence[tuple[Scores, float]], level: float = LEVEL) -> list[Place]:
+    """Return the candidates (scores, mean) from the highest mean on.
+
+    Two tests are made, best against second and second against third, with Holm's correction. The second is
+    marked only below a marked best.
     """
     order = sorted(range(len(candidates)), key=lambda index: -candidates[index][1])
-    tests = min(2, len(order) - 1)
-    p = corrected([p_value(candidates[order[i]], candidates[order[i + 1]]) for i in range(tests)])
+    scores = [candidates[index][0] for index in order[:3]]
+    p = corrected([p_value(left, right) for left, right in zip(scores, scores[1:], strict=False)])
     marks = ["", ""]
     if p and p[0] is not None and p[0] < 1 - level:
         marks[0] = "best"
@@ -46,43 +47,30 @@ def ranked(candidates: Sequence[Candidate], level: float = LEVEL) -> list[Place]
 
 
 def corrected(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm over those that are known."""
+    """Return Holm's p-values; None stays."""
     from dmltune.check.statistics import holm
 
-    known = [place for place, p in enumerate(p_values) if p is not None]
-    found: list[float | None] = [None] * len(p_values)
-    for place, p in zip(known, holm([p for p in p_values if p is not None]), strict=True):
-        found[place] = p
-    return found
+    adjusted = holm([math.nan if p is None else p for p in p_values])
+    return [None if math.isnan(p) else p for p in adjusted]
 
 
-def p_value(left: Candidate, right: Candidate) -> float | None:
-    """Two-sided; None when neither pairs nor intervals say how much is chance."""
-    pairs = sorted(set(left[0]) & set(right[0]))
+def p_value(left: Scores, right: Scores) -> float | None:
+    """Return the two-sided p of the difference; None when the scores cannot tell how much is chance."""
+    from dmltune.check.statistics import compare_scores
+
+    pairs = sorted(set(left) & set(right))
     if len(pairs) >= FEWEST_PAIRS:
-        from dmltune.check.statistics import compare_scores
-
         folds = np.array([fold for fold, _ in pairs])
-        ours, base = (np.array([side[0][pair] for pair in pairs]) for side in (left, right))
-        p = float(compare_scores(ours, base, folds, LEVEL).p)
+        ours, base = (np.array([side[pair] for pair in pairs]) for side in (left, right))
+        p = compare_scores(ours, base, folds, LEVEL).p
         if math.isfinite(p):
             return p
-    return welch(left, right)
-
-
-def welch(left: Candidate, right: Candidate) -> float | None:
-    """t = (m₁ − m₂)/√(s₁² + s₂²), s the standard error of a mean: half an interval over its t quantile;
-    degrees of freedom (s₁² + s₂²)²/(s₁⁴/f₁ + s₂⁴/f₂).
-    """
-    from scipy import stats
-
-    squares, shares = 0.0, 0.0
-    for _, _, low, high, df in (left, right):
-        if low is None or high is None or df is None or df <= 0:
-            return None
-        square = ((high - low) / 2 / float(stats.t.ppf((1 + LEVEL) / 2, df))) ** 2
-        squares, shares = squares + square, shares + square**2 / df
-    if squares == 0:
-        return None  # scores that agree to the last digit say nothing about other seeds
-    t = (left[1] - right[1]) / math.sqrt(squares)
-    return float(2 * stats.t.sf(abs(t), squares**2 / shares))
+    if min(len(left), len(right)) < 2:
+        return None
+    (ours, folds), (base, base_folds) = (
+        (np.array(list(side.values())), np.array([fold for fold, _ in side])) for side in (left, right)
+    )
+    comparison = compare_scores(ours, base, folds, LEVEL, base_fold_M=base_folds)
+    if math.isnan(comparison.effect_size) or math.isnan(comparison.p):
+        return None  # equal scores say nothing about other seeds
+    return comparison.p

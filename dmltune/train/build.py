@@ -167,7 +167,7 @@ def build_optimizer(experiment: Experiment, objective: Objective) -> torch.optim
 
 def build_embedder(experiment: Experiment, normalise: str) -> Embedder:
     backbone = backbones.load(experiment.backbone.name, experiment.backbone.weights)
-    backbones.check_size(backbone, experiment.backbone.name, experiment.data.size)
+    backbones.require_size(backbone, experiment.backbone.name, experiment.data.size)
     dim, chosen = experiment.embedding.dim, experiment.backbone
     pooling = poolings.load(
         experiment.pooling.name, dim or backbone.channels, **experiment.pooling.parameters

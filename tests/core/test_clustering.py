@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dmltune.core import clustering
 from dmltune.core.clustering import cluster, clustering_metrics
 
 
@@ -113,11 +114,28 @@ def test_a_collapsed_embedding_is_clustered_without_a_warning() -> None:
     assert clustering_metrics(torch.arange(12) % 5, found)["nmi"] == pytest.approx(0)
 
 
-def test_many_clusters_start_from_random_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmltune.core.clustering._MANY", 3)
-    labels = torch.arange(60) % 3
-    found = cluster(torch.eye(3)[labels] * 20 + torch.randn(60, 3), 30, seed=0)
-    assert found.unique().numel() == 30
+@pytest.mark.parametrize("by_faiss", [True, False])
+def test_many_clusters_are_found_with_and_without_faiss(
+    monkeypatch: pytest.MonkeyPatch, by_faiss: bool
+) -> None:
+    if by_faiss:
+        pytest.importorskip("faiss")
+    else:
+        monkeypatch.setattr(clustering, "_faiss", lambda: None)
+    labels = torch.arange(1200) % 60
+    emb = torch.randn(60, 16)[labels] + 0.3 * torch.randn(1200, 16)
+    monkeypatch.setattr(clustering, "_MANY", 3)
+    before = torch.get_rng_state()
+    many = [cluster(emb, 60, seed=seed) for seed in (0, 0, 1)]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(many[0], many[1])
+    for found in many:
+        assert found.dtype == torch.long
+        assert clustering_metrics(labels, found)["nmi"] > 0.9
+    assert cluster(torch.ones(12, 4), 5, seed=0).amax() < 5
+    assert (
+        cluster(torch.randn(40, 3, dtype=torch.float64).T.contiguous().T, 40, seed=0).unique().numel() == 40
+    )
 
 
 @pytest.mark.parametrize("k", [0, 4])

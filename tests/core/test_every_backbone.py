@@ -256,14 +256,14 @@ def test_a_head_behind_the_map_does_not_learn() -> None:
 def test_a_size_that_does_not_fit_is_one_line(name: str, side: int, said: str) -> None:
     net = load(name)
     with pytest.raises(UserError, match=said) as caught:
-        backbones.check_size(net, name, side)
+        backbones.require_size(net, name, side)
     assert "\n" not in str(caught.value)
     assert net.training
 
 
 def test_a_size_that_fits_is_accepted() -> None:
     for name in (*OWN, *LIBRARIES):
-        backbones.check_size(run_once(name)[0], name, SIDE)
+        backbones.require_size(run_once(name)[0], name, SIDE)
 
 
 def test_resnetv2_20_is_that_of_its_paper() -> None:

@@ -66,6 +66,21 @@ def test_the_loss_reported_is_the_mean_since_the_last_validation(toy: ModuleType
     assert seen[1:] == pytest.approx([sum(by_hand[:3]) / 3, sum(by_hand[3:]) / 3], rel=1e-12)
 
 
+def test_references_get_scores_of_which_higher_ones_are_better(
+    toy: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for metric, mode, sign in (("map_at_r", "max", 1), ("covering_radius", "min", -1)):
+        run = toy.run("batch", Schedule(6, validate_every=2, metric=metric, mode=mode))
+        given: list[float] = []
+        monkeypatch.setattr(
+            run.objective.references,
+            "after_validation",
+            lambda score, weights_W, pool, given=given: given.append(score) or {},
+        )
+        scores = [progress.metrics[metric] for progress in fit(run) if progress.step > 0]
+        assert given == [sign * score for score in scores]
+
+
 @pytest.mark.parametrize("mode", ["max", "min"])
 def test_patience_ends_it_and_the_best_weights_come_back(toy: ModuleType, mode: Any) -> None:
     metric = "map_at_r" if mode == "max" else "covering_radius"

@@ -49,10 +49,11 @@ class ToyFeed:
     def __init__(self, rank: int = 0, world: int = 1, batch_size: int = 12, noise: float = 90.0) -> None:
         self.rank, self.world, self.batch_size, self.noise = rank, world, batch_size, noise
         generator = torch.Generator().manual_seed(1)
-        self.patterns = torch.rand(2 * CLASSES, 3, SIDE, SIDE, generator=generator) * 255
+        self.patterns = torch.rand(2 * CLASSES, 3, SIDE, SIDE, generator=generator, dtype=torch.float32) * 255
 
     def images(self, labels: Tensor, seed: int) -> Tensor:
-        noise = torch.randn(len(labels), 3, SIDE, SIDE, generator=torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(len(labels), 3, SIDE, SIDE, generator=generator, dtype=torch.float32)
         return (self.patterns[labels] + self.noise * noise).clamp(0, 255).to(torch.uint8)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:

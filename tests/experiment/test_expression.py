@@ -68,7 +68,7 @@ def test_arithmetic_without_an_answer_does_not_hold_and_does_not_hang(text: str)
         ("__import__('os').system('ls') > a.b", "no function '__import__'"),
         ("a.b.__class__[0] > 1", "cannot read '[0]"),
         ("lambda: a.b > 1", "cannot read ': a.b"),
-        ("3x > a.b", "cannot read '3x"),
+        ("3x > a.b", "'3x' is not expected there"),
         ("a.b > 1; c > 1", "cannot read ';"),
         ("(" * 100 + "a.b" + ")" * 100 + " > 1", "nests at most"),
         ("-" * 300 + "a.b > 1", "nests at most"),

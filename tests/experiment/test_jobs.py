@@ -55,7 +55,7 @@ def test_a_job_can_be_given_as_a_path(write: Callable[..., Path]) -> None:
             "space: x\noverrides: {a: 1}\n",
             "jobs/mine.yaml:2: overrides must be a list; got the mapping {a: 1}.",
         ),
-        ("space: x\noverrides:\n  - a=1\n  - b\n", "jobs/mine.yaml:4: an override is key=value"),
+        ("space: x\noverrides:\n  - a=1\n  - b\n", "jobs/mine.yaml:4: overrides.1: an override is key=value"),
         ("space: x\noverrides: [3]\n", "jobs/mine.yaml:2: overrides.0 must be a text; got 3."),
         ("space: x\nstore: ''\n", "jobs/mine.yaml:2: store must not be empty."),
         ("- x\n", "jobs/mine.yaml:1: the file must hold 'key: value' lines; got a list."),

@@ -42,7 +42,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "fold": st.integers(0, 2),
     "seed": st.integers(0, 2**31 - 1),
     "trials": st.integers(1, 10**6),
-    "sampler": st.sampled_from(["tpe", "gp", "random"]),
 }
 points = st.fixed_dictionaries({}, optional=VALUES)
 

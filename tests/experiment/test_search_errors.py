@@ -46,7 +46,7 @@ Message = Callable[..., str]
         ("{choice: [0.5]}", "choice needs at least two values; got [0.5]."),
         ("{choice: [0.3841, 0.3841]}", "the choice 0.3841 is written twice"),
         ("{choice: [0.3841, [1]]}", "a choice must be one plain value; got the list [1]."),
-        ("{choice: [0.3841, true]}", "loss.neg_margin must be a number; got True"),
+        ("{choice: [0.3841, true]}", "loss.neg_margin must be a number; got true"),
         ("{choice: [0.3841, big]}", "loss.neg_margin must be a number; got 'big'"),
         ("{choice: [0.3841, 1], log: true}", "log is for numbers, not for choices"),
         ("{float: [-0.5, 0.9]}", "loss.neg_margin must be above 0; got -0.5"),

@@ -39,8 +39,8 @@ def test_the_keys_reach_the_training_and_survive_a_round_trip() -> None:
         ("precision: float16", f"{FILE}:2: no precision 'float16'; did you mean"),
         (
             "optimizer: {warmup_new_layers: 100}\nmax_steps: 100\nvalidate_every: 50",
-            f"{FILE}:2: optimizer.warmup_new_layers must be below max_steps, or the backbone never learns; "
-            "got 100 and 100. Use the steps of one epoch.",
+            f"{FILE}:2: optimizer.warmup_new_layers must be below max_steps, or the backbone is never "
+            "trained; got 100 and 100. Use the steps of one epoch.",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A search that exists only as a board: trial 0, the baseline, and others in every state."""
+"""A search without runs: trial 0, the baseline, and others in every state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def point(penalty: float, proxies: int) -> dict[str, object]:
 
 
 @pytest.fixture
-def board() -> SearchState:
+def state() -> SearchState:
     rows = [
         TrialRecord(0, "reference", PAPER, "complete", 600, 600, 0.401, 0.405, {"untrained": 0.183}, 20.0),
         TrialRecord(
@@ -29,15 +29,15 @@ def board() -> SearchState:
         ),
         TrialRecord(5, "search", point(3e-3, 11), "running", 100, 600, 0.25, 0.25, {}, 4.0),
     ]
-    made = SearchState("demo", "glyphs-ccp", "map_at_r", "max", trials_planned=13, concurrent=2)
+    search = SearchState("demo", "glyphs-ccp", "map_at_r", "max", trials_planned=13, concurrent=2)
     for row in rows:
-        made.put(row)
-    return made
+        search.put(row)
+    return search
 
 
 @pytest.fixture
-def result(board: SearchState, tmp_path: Path) -> SearchResult:
-    rows = tuple(board.rows.values())
+def result(state: SearchState, tmp_path: Path) -> SearchResult:
+    rows = tuple(state.rows.values())
     return SearchResult(
         "demo", "glyphs-ccp", "map_at_r", "max", "ablation", rows, rows[2], rows[0], rows[1], 0.183,
         "1", "parent", tmp_path / "mlruns",

@@ -7,25 +7,26 @@ import pytest
 from report.check_documents import document, gap
 from rich.console import Console
 
+from dmltune.check.document import CheckDocument
 from dmltune.cli.output import Output
 from dmltune.report import check_sentences
 from dmltune.report.check_table import check_table
 
 
-def printed(found: dict[str, Any]) -> str:
+def printed(tree: dict[str, Any]) -> str:
     stream = io.StringIO()
-    Output("table", stream).show(*check_table(found))
+    Output("table", stream).show(*check_table(CheckDocument.from_dict(tree)))
     return stream.getvalue()
 
 
-def lines_of(found: dict[str, Any]) -> list[str]:
-    return [" ".join(line.split()) for line in printed(found).splitlines()]
+def lines_of(tree: dict[str, Any]) -> list[str]:
+    return [" ".join(line.split()) for line in printed(tree).splitlines()]
 
 
 def with_gap(versus: dict[str, Any] | None, **changes: Any) -> dict[str, Any]:
-    found = document(**changes)
-    found["configurations"][0]["versus_baseline"] = versus
-    return found
+    tree = document(**changes)
+    tree["configurations"][0]["versus_baseline"] = versus
+    return tree
 
 
 def test_every_configuration_has_its_scores_and_its_verdict_with_the_figures() -> None:
@@ -43,7 +44,7 @@ def test_every_configuration_has_its_scores_and_its_verdict_with_the_figures() -
     [
         (gap(0.03, 0.01, 0.05, 0.004), "better"),
         (gap(-0.03, -0.05, -0.01, 0.004), "worse"),
-        (gap(0.03, 0.01, 0.05, 0.02, p_holm=0.06), "none"),  # only Holm's correction tells it from a find
+        (gap(0.03, 0.01, 0.05, 0.02, p_holm=0.06), "none"),  # better before Holm's correction
         (gap(0.03, -0.001, 0.05, 0.04), "none"),  # the interval disagrees with the p-value
         (gap(0.0, 0.0, 0.0, 1.0), "none"),
         (gap(0.03, None, None, None), "unknown"),
@@ -55,8 +56,9 @@ def test_every_configuration_has_its_scores_and_its_verdict_with_the_figures() -
 def test_better_or_worse_is_said_only_when_interval_and_corrected_p_value_agree(
     versus: dict[str, Any] | None, kind: str
 ) -> None:
-    found = with_gap(versus)
-    assert check_sentences.judge(found, found["configurations"][0]).kind == kind
+    tree = with_gap(versus)
+    check = CheckDocument.from_dict(tree)
+    assert check_sentences.judge(check, check.configurations[0]).kind == kind
 
 
 def test_significant_is_never_said() -> None:
@@ -72,35 +74,35 @@ def test_a_narrow_interval_has_a_second_digit() -> None:
     assert "+0.21 points, 95 % CI +0.04 to +0.38" in printed(with_gap(gap(0.0021, 0.0004, 0.0038, 0.02)))
 
 
-def test_one_model_each_shows_dashes_and_says_that_chance_is_not_known() -> None:
-    found = with_gap(gap(0.012, None, None, None), folds=1, repeats=1)
-    for row in found["configurations"]:
+def test_one_model_each_shows_dashes_and_says_that_there_are_too_few_models() -> None:
+    tree = with_gap(gap(0.012, None, None, None), folds=1, repeats=1)
+    for row in tree["configurations"]:
         row["ensemble"] = {}
         for figures in row["single"].values():
             figures.update(low=None, high=None, sd=None, df=0)
-    lines = lines_of(found)
+    lines = lines_of(tree)
     assert "winner 1/1 25.1 – – 52.1" in lines
-    assert "how much of the difference is chance is not known: +1.2 points" in lines
+    assert "too few models to tell the difference from chance: +1.2 points" in lines
     assert any("1 fold × 1 repeat" in line for line in lines)
     assert lines[-1].endswith("intervals cover other classes only.")
 
 
 @pytest.mark.parametrize(
-    ("folds", "repeats", "words"),
+    ("folds", "repeats", "text"),
     [
         (4, 1, "cover other folds, seeds and classes."),
         (1, 3, "cover other seeds and classes, not other folds."),
         (1, 1, "cover other classes only."),
     ],
 )
-def test_it_says_what_the_intervals_do_not_cover(folds: int, repeats: int, words: str) -> None:
-    assert words in " ".join(printed(document(folds=folds, repeats=repeats)).split())
+def test_it_says_what_the_intervals_do_not_cover(folds: int, repeats: int, text: str) -> None:
+    assert text in " ".join(printed(document(folds=folds, repeats=repeats)).split())
 
 
 def test_what_stopped_failed_or_was_seen_before_stands_above_the_figures() -> None:
     failed = {f"winner-fold{fold}-seed1000": "the loss is NaN\nat step 30" for fold in range(7)}
-    found = document(stopped=True, again=True, failed=failed, warning="conventional protocol: …")
-    text = " ".join(printed(found).split())
+    tree = document(stopped=True, again=True, failed=failed, warning="conventional protocol: …")
+    text = " ".join(printed(tree).split())
     head, _, tail = text.partition("MAP@R %")
     assert "stopped before its end: 36 of 36 models" in head
     assert "7 of 36 models failed" in head
@@ -112,12 +114,14 @@ def test_what_stopped_failed_or_was_seen_before_stands_above_the_figures() -> No
 
 
 def test_merged_configurations_have_both_names_and_a_winner_may_be_the_baseline() -> None:
-    found = document()
-    found["configurations"][0]["labels"] = ["winner", "reference point"]
-    assert "winner = reference point 12/12" in " ".join(printed(found).split())
+    tree = document()
+    tree["configurations"][0]["labels"] = ["winner", "reference point"]
+    assert "winner = reference point 12/12" in " ".join(printed(tree).split())
     merged = document(baseline="winner")
     merged["configurations"][0] |= {"labels": ["winner", "baseline"], "versus_baseline": None}
-    assert check_sentences.headline(merged).startswith("The search found nothing better than the baseline")
+    assert check_sentences.headline(CheckDocument.from_dict(merged)).startswith(
+        "The search found nothing better than the baseline"
+    )
 
 
 def test_the_score_of_the_search_is_shown_without_its_luck() -> None:
@@ -129,17 +133,17 @@ def test_the_score_of_the_search_is_shown_without_its_luck() -> None:
     assert "In the search" not in printed(document(search_score=None))
 
 
-def test_a_check_of_which_nothing_finished_is_shown_too() -> None:
-    found = document(stopped=True, search_score=None)
-    for row in found["configurations"]:
+def test_a_check_without_a_finished_model_is_shown_too() -> None:
+    tree = document(stopped=True, search_score=None)
+    for row in tree["configurations"]:
         row |= {"models": [], "single": {}, "ensemble": {}, "versus_baseline": None, "geometry": {}}
-    assert "winner 0/12 – – – –" in lines_of(found)
-    assert check_sentences.headline(found).startswith("No model has finished")
+    assert "winner 0/12 – – – –" in lines_of(tree)
+    assert check_sentences.headline(CheckDocument.from_dict(tree)).startswith("No model has finished")
 
 
 @pytest.mark.parametrize("classes", [3, 11_316])
 def test_no_line_is_wider_than_80_columns(classes: int) -> None:
-    found = document(
+    tree = document(
         classes=classes,
         name="a-study-with-quite-a-long-name",
         space_name="stanford-online-products-ccp",
@@ -148,10 +152,10 @@ def test_no_line_is_wider_than_80_columns(classes: int) -> None:
         queries_without_match=12,
         test_images=60_502,
     )
-    found["configurations"][0]["labels"] = ["winner", "reference point", "trial 12"]
-    found["configurations"][0]["values"] |= {f"optimizer.option_{letter}": 0.123456 for letter in "abcdef"}
-    found["configurations"][0]["versus_baseline"] = gap(0.131, 0.112, 0.150, 0.021, p_holm=0.042)
+    tree["configurations"][0]["labels"] = ["winner", "reference point", "trial 12"]
+    tree["configurations"][0]["values"] |= {f"optimizer.option_{letter}": 0.123456 for letter in "abcdef"}
+    tree["configurations"][0]["versus_baseline"] = gap(0.131, 0.112, 0.150, 0.021, p_holm=0.042)
     console = Console(file=io.StringIO(), width=200)
     with console.capture() as captured:
-        console.print(*check_table(found), sep="\n")
+        console.print(*check_table(CheckDocument.from_dict(tree)), sep="\n")
     assert max(map(len, captured.get().splitlines())) <= 80

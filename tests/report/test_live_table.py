@@ -3,25 +3,24 @@ from __future__ import annotations
 import io
 import random
 
-import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from dmltune.report.live_table import View, choose, live
-from dmltune.search.state import Event, SearchState, TrialRecord
+from dmltune.search.state import SearchEvent, SearchState, TrialRecord
 
 
-def drawn(board: SearchState, width: int = 80, height: int = 24) -> list[str]:
+def drawn(state: SearchState, width: int = 80, height: int = 24) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
     view = View(console)
-    view.watch(Event("progress", None, "", board))
+    view.watch(SearchEvent("progress", None, "", state))
     with console.capture() as captured:
         console.print(view.render())
     return captured.get().splitlines()
 
 
-def test_every_trial_shows_its_role_parameters_step_scores_and_state(board: SearchState) -> None:
-    text = "\n".join(drawn(board))
+def test_every_trial_shows_its_role_parameters_step_scores_and_state(state: SearchState) -> None:
+    text = "\n".join(drawn(state))
     for expected in (
         "demo · glyphs-ccp\n5 of 13 trials   best 42.6 % (trial 2)   ",
         "lambda proxies pool_size",
@@ -37,44 +36,52 @@ def test_every_trial_shows_its_role_parameters_step_scores_and_state(board: Sear
         assert expected in text
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
-def test_no_line_is_wider_than_80_columns(board: SearchState, width: int) -> None:
+def test_no_line_is_wider_than_80_columns(state: SearchState) -> None:
     long = {f"references.a_rather_long_parameter_{index}": 0.123456789 for index in range(9)}
-    board.put(TrialRecord(12345, "search", long, "interrupted", 100000, 400000, 0.5, 1.0))
-    assert max(cell_len(line) for line in drawn(board, width)) <= 80
+    state.put(TrialRecord(12345, "search", long, "interrupted", 100000, 400000, 0.5, 1.0))
+    for width in (80, 100, 200):
+        assert max(cell_len(line) for line in drawn(state, width)) <= 80
 
 
-def test_a_long_search_fits_the_screen_and_shows_what_matters(board: SearchState) -> None:
+def test_values_of_trials_are_shown_as_they_are(state: SearchState) -> None:
+    """Neither as markup of rich nor as codes of the terminal."""
+    state.put(TrialRecord(7, "search", {"data.name": "[/red]\x1b[1m"}, "running", 1, 600, 0.5, 0.5))
+    text = "\n".join(drawn(state))
+    assert "[/red]\\x1b[1m" in text
+    assert "\x1b" not in text
+
+
+def test_a_long_search_fits_the_screen_and_shows_what_matters(state: SearchState) -> None:
     generator = random.Random(0)
     for number in range(6, 300):
-        board.put(
+        state.put(
             TrialRecord(number, "search", {}, "complete", 600, 600, 0.3, 0.3 + 0.1 * generator.random())
         )
-    board.put(TrialRecord(40, "search", {}, "running", 100, 600, 0.3, 0.3))
-    lines = drawn(board, height=20)
+    state.put(TrialRecord(40, "search", {}, "running", 100, 600, 0.3, 0.3))
+    lines = drawn(state, height=20)
     assert len(lines) <= 20
     assert "more" in lines[-1]
-    shown = [row.number for row in choose(board, 14)]
-    best = board.best_row()
+    shown = [row.number for row in choose(state, 14)]
+    best = state.best_row()
     assert best is not None
     assert {0, 1, 5, 40, 299, best.number} <= set(shown)
     assert shown == sorted(shown)
 
 
-def test_before_the_first_event_it_says_what_it_waits_for(board: SearchState) -> None:
+def test_before_the_first_event_it_says_what_it_waits_for(state: SearchState) -> None:
     console = Console(file=io.StringIO(), width=80)
     view = View(console)
     assert "starting" in str(view.render())
-    view.watch(Event("message", None, "rendering glyphs", SearchState("d", "s", "map_at_r", "max", 1)))
+    view.watch(SearchEvent("message", None, "rendering glyphs", SearchState("d", "s", "map_at_r", "max", 1)))
     with console.capture() as captured:
         console.print(view.render())
     assert "rendering glyphs" in captured.get()
 
 
-def test_the_last_table_stays_on_the_screen(board: SearchState) -> None:
+def test_the_last_table_stays_on_the_screen(state: SearchState) -> None:
     console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
     with live(console) as watch:
-        watch(Event("finished", board.rows[2], "", board))
+        watch(SearchEvent("finished", state.rows[2], "", state))
     stream = console.file
     assert isinstance(stream, io.StringIO)
     assert "42.6" in stream.getvalue()

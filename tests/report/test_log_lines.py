@@ -3,20 +3,20 @@ from __future__ import annotations
 import io
 
 from dmltune.report.log_lines import plain
-from dmltune.search.state import Event, SearchState
+from dmltune.search.state import SearchEvent, SearchState
 
 
-def test_a_log_has_a_line_for_every_start_and_end_and_few_in_between(board: SearchState) -> None:
+def test_a_log_has_a_line_for_every_start_and_end_and_few_in_between(state: SearchState) -> None:
     stream, seconds = io.StringIO(), [0.0]
     watch = plain(stream, now=lambda: seconds[0])
-    watch(Event("message", None, "rendering glyphs", board))
-    watch(Event("started", board.rows[2], "", board))
+    watch(SearchEvent("message", None, "rendering glyphs", state))
+    watch(SearchEvent("started", state.rows[2], "", state))
     for second in range(1, 25):
         seconds[0] = float(second)
-        watch(Event("progress", board.rows[2], "", board))
-    watch(Event("finished", board.rows[2], "", board))
-    watch(Event("finished", board.rows[4], "", board))
-    watch(Event("started", board.rows[1], "", board))
+        watch(SearchEvent("progress", state.rows[2], "", state))
+    watch(SearchEvent("finished", state.rows[2], "", state))
+    watch(SearchEvent("finished", state.rows[4], "", state))
+    watch(SearchEvent("started", state.rows[1], "", state))
     lines = stream.getvalue().splitlines()
     assert [line.partition("] ")[2] for line in lines] == [
         "rendering glyphs",
@@ -28,3 +28,11 @@ def test_a_log_has_a_line_for_every_start_and_end_and_few_in_between(board: Sear
         "trial 1 (baseline): references=batch",
     ]
     assert lines[2].startswith("[   10s]")
+
+
+def test_a_reason_with_control_characters_is_one_harmless_line(state: SearchState) -> None:
+    stream = io.StringIO()
+    state.rows[4].reason = "\x1b[2J\udcff\nsecond line"
+    plain(stream)(SearchEvent("finished", state.rows[4], "", state))
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith(r": \x1b[2J\udcff")

@@ -11,12 +11,14 @@ from dmltune.cli.output import Output
 from dmltune.report.summary import store_option, summary
 from dmltune.search.state import SearchResult, TrialRecord
 
-AGAIN = "dmltune search glyphs-ccp --name demo"
+RESUME = "dmltune search glyphs-ccp --name demo"
+EXTEND = f"{RESUME} --trials 12"
 
 
-def printed(result: SearchResult) -> str:
+def printed(result: SearchResult, test_opened: bool = False) -> str:
     stream = io.StringIO()
-    Output("table", stream).show(*summary(result, AGAIN, " --data-root /data"))
+    parts = summary(result, RESUME, EXTEND, " --data-root /data", test_opened=test_opened)
+    Output("table", stream).show(*parts)
     return stream.getvalue()
 
 
@@ -32,23 +34,28 @@ def test_winner_the_reference_point_and_baseline_stand_side_by_side_with_their_d
     assert "trial 4 failed: the loss is NaN" in lines
 
 
-def test_it_says_that_the_winner_is_the_best_of_many_and_test_classes_are_unread(
-    result: SearchResult,
-) -> None:
-    assert "The test classes have not been read" in printed(result)
+def test_it_says_whether_the_test_classes_have_been_opened(result: SearchResult) -> None:
+    opened, not_opened = "The test classes were opened before", "The test classes have not been opened"
+    assert not_opened in printed(result)
+    assert opened not in printed(result)
+    assert opened in printed(result, test_opened=True)
+    assert not_opened not in printed(result, test_opened=True)
+    conventional = printed(replace(result, protocol="conventional"), test_opened=True)
+    assert "These are the test classes." in conventional
+    assert opened not in conventional
 
 
 def test_next_commands_stand_on_one_line_each_with_everything_they_need(result: SearchResult) -> None:
     commands = [line.partition("  #")[0].strip() for line in printed(result).splitlines()]
     assert "dmltune evaluate demo --split test --data-root /data" in commands
-    assert f"{AGAIN} --trials 12" in commands
+    assert EXTEND in commands
     assert f"dmltune ui --store {result.store}" in commands
 
 
 def test_an_interrupted_search_says_how_to_go_on(result: SearchResult) -> None:
     text = printed(replace(result, interrupted=True))
     assert "stopped before its end" in text
-    assert f"  {AGAIN}  # goes on where it stopped\n" in text
+    assert f"  {RESUME}  # continue this search\n" in text
 
 
 def test_a_search_without_a_finished_trial_has_no_winner(result: SearchResult) -> None:
@@ -60,13 +67,19 @@ def test_a_search_without_a_finished_trial_has_no_winner(result: SearchResult) -
 
 def test_it_says_when_nothing_beat_the_baseline(result: SearchResult) -> None:
     strong = replace(result, baseline=TrialRecord(1, "baseline", {}, "complete", 600, 600, 0.5, 0.5))
-    assert "Nothing beat the baseline." in printed(strong)
-    assert "Nothing beat the reference point." in printed(replace(result, winner=result.reference))
+    assert "No trial is better than the baseline." in printed(strong)
+    assert "No trial is better than the reference point." in printed(replace(result, winner=result.reference))
+
+
+def test_values_of_trials_are_shown_as_they_are(result: SearchResult) -> None:
+    """Neither as markup of rich nor as codes of the terminal."""
+    winner = TrialRecord(2, "search", {"loss.name": "[/red]\x1b[1m"}, "complete", 1, 1, 0.5, 0.5)
+    assert "loss=[/red]\\x1b[1m" in printed(replace(result, winner=winner))
 
 
 def test_no_table_is_wider_than_80_columns(result: SearchResult) -> None:
     console = Console(file=io.StringIO(), width=80)
-    for part in summary(result, AGAIN):
+    for part in summary(result, RESUME, EXTEND, test_opened=False):
         if hasattr(part, "columns"):
             with console.capture() as captured:
                 console.print(part)

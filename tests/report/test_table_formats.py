@@ -71,13 +71,13 @@ def table() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_every_format_has_every_figure_run_commit_and_data(form: str, table: dict[str, Any]) -> None:
-    said = FORMATS[form](table)
-    figures = ("0.2483", "0.2412", "0.4,") if form == "csv" else ("24.83", "24.12", "40.00")
-    for needed in (*figures, "run-0", "run-1", "e0934e0c2d7a", "print-cub" if form == "csv" else "cub:1a"):
-        assert needed in said
-    assert said.endswith("\n")
+def test_every_format_has_every_figure_run_commit_and_data(table: dict[str, Any]) -> None:
+    for form, render in FORMATS.items():
+        output = render(table)
+        figures = ("0.2483", "0.2412", "0.4,") if form == "csv" else ("24.83", "24.12", "40.00")
+        for part in (*figures, "run-0", "run-1", "e0934e0c2d7a", "print-cub" if form == "csv" else "cub:1a"):
+            assert part in output, form
+        assert output.endswith("\n")
 
 
 def test_text_stars_the_best_and_the_second_and_explains_the_stars(table: dict[str, Any]) -> None:
@@ -86,9 +86,12 @@ def test_text_stars_the_best_and_the_second_and_explains_the_stars(table: dict[s
     assert "24.12 ±0.61*  [1]" in lines[2]
     assert lines[1].endswith("40.00   [2]")  # one model has no interval
     assert lines[2].rstrip().endswith("–")
-    said = " ".join(" ".join(lines).split())
-    assert "marked where the difference to the next is more than chance (p < 0.05, Holm)" in said
-    assert "not the first look" in said
+    output = " ".join(" ".join(lines).split())
+    assert (
+        "** is best, * is second best, where the difference to the next is more than chance (p < 0.05, Holm)"
+        in output
+    )
+    assert "not the first look" in output
     assert max(map(len, lines)) <= 80
 
 
@@ -108,26 +111,33 @@ def test_text_puts_columns_that_do_not_fit_below() -> None:
 
 
 def test_markdown_is_a_table_with_as_many_bars_in_every_line(table: dict[str, Any]) -> None:
-    said = markdown(table)
-    rows = [line for line in said.splitlines() if line.startswith("|")]
+    output = markdown(table)
+    rows = [line for line in output.splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {4}
-    assert "**24.83 ±0.61** [^1]" in said
-    assert "_24.12 ±0.61_ [^1]" in said
-    assert r"50% \| baseline" in said
-    assert "\n[^2]: study-1: run run-1" in said
+    assert "**24.83 ±0.61** [^1]" in output
+    assert "_24.12 ±0.61_ [^1]" in output
+    assert r"50% \| baseline" in output
+    assert "\n[^2]: study-1: run run-1" in output
+
+
+def test_the_legend_of_markdown_names_its_marks(table: dict[str, Any]) -> None:
+    """`** _: best …` would be shown as it is: a mark without text is no Markdown."""
+    output = markdown(table)
+    assert "\n**bold** is best, _italic_ is second best, where the difference" in output
+    assert "_:" not in output
 
 
 def test_latex_escapes_and_marks_and_every_row_has_as_many_cells(table: dict[str, Any]) -> None:
-    said = latex(table)
-    assert r"\textbf{24.83 $\pm$0.61}\textsuperscript{1}" in said
-    assert r"\underline{24.12 $\pm$0.61}\textsuperscript{1}" in said
-    assert r"50\% | baseline" in said
-    assert r"cars\_196 \& co" in said
-    body = said.split(r"\toprule")[1].split(r"\bottomrule")[0]
+    output = latex(table)
+    assert r"\textbf{24.83 $\pm$0.61}\textsuperscript{1}" in output
+    assert r"\underline{24.12 $\pm$0.61}\textsuperscript{1}" in output
+    assert r"50\% | baseline" in output
+    assert r"cars\_196 \& co" in output
+    body = output.split(r"\toprule")[1].split(r"\bottomrule")[0]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {2}
-    assert said.count(r"\begin{") == said.count(r"\end{") == 2
-    assert not re.search(r"(?<!\\)[%#_](?! needs)", said.replace("% needs", ""))
+    assert output.count(r"\begin{") == output.count(r"\end{") == 2
+    assert not re.search(r"(?<!\\)[%#_](?! needs)", output.replace("% needs", ""))
 
 
 def test_csv_has_a_line_for_every_cell_in_fractions(table: dict[str, Any]) -> None:
@@ -147,19 +157,29 @@ def test_csv_has_a_line_for_every_cell_in_fractions(table: dict[str, Any]) -> No
     )
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_conventional_figures_carry_their_warning_in_every_format(form: str, table: dict[str, Any]) -> None:
-    table["warnings"] = ["conventional protocol: these figures were monitored on the test classes"]
+def test_conventional_figures_carry_their_warning_in_every_format(table: dict[str, Any]) -> None:
+    warning = "conventional protocol: these figures were monitored on the test classes"
+    table["warnings"] = [warning]
     table["columns"][0] = column("cub", protocol="conventional")
-    said = FORMATS[form](table)
-    assert "conventional protocol: these figures were monitored on the test classes" in " ".join(said.split())
+    for form, render in FORMATS.items():
+        assert warning in " ".join(render(table).split()), form
+
+
+def test_control_characters_of_names_are_escaped_in_every_format(table: dict[str, Any]) -> None:
+    table["rows"][0] = table["cells"][0]["row"] = table["cells"][2]["row"] = "a\x1b[31m\udcff"
+    for form, render in FORMATS.items():
+        output = render(table)
+        assert "\x1b" not in output, form
+        assert "x1b[31m" in output, form
+        output.encode()
+    assert max(map(len, text(table).splitlines())) <= 80
 
 
 def test_ensembles_are_a_column_of_their_own_that_is_explained(table: dict[str, Any]) -> None:
     table["columns"][1] = column("cub", score="ensemble")
-    said = text(table)
-    assert "cub MAP@R joined" in said
-    assert "no test compares them" in said
+    output = text(table)
+    assert "cub MAP@R joined" in output
+    assert "no test compares them" in output
 
 
 def test_signs_of_tex_are_only_signs() -> None:

@@ -36,7 +36,7 @@ def test_proposals_keep_every_rule_and_never_repeat(sampler: str) -> None:
         values = proposer.propose(known)
         assert values is not None
         assert space.violated(values) is None
-        space.check_point(values)
+        space.validate_point(values)
         assert values not in [trial.params for trial in known]
         known.append(finished(space, values, score=-abs(values["references.lambda"] - 1e-3) + index * 1e-6))
 

@@ -55,7 +55,7 @@ def load(name: str, weights: str = "none") -> Backbone:
 
 
 @torch.no_grad()
-def check_size(backbone: Backbone, name: str, side: int) -> None:
+def require_size(backbone: Backbone, name: str, side: int) -> None:
     """A UserError where the backbone takes no square images of `side` pixels: it is shown an empty one."""
     was_training = backbone.training
     try:

@@ -36,7 +36,7 @@ def load(
     """
     if missing not in get_args(Missing):
         raise UserError(
-            f"missing must be 'error' or 'skip'; got '{missing}'{nearest(missing, get_args(Missing))}"
+            f"data.missing must be error or skip; got {missing}{nearest(missing, get_args(Missing))}"
         )
     loaded = _loaded(name, part, root, options)
     return loaded.image_set(missing) if isinstance(loaded, Listing) else loaded
@@ -76,7 +76,7 @@ def published(name: str) -> dict[Part, tuple[int | None, int | None]]:
 
 
 def lacking(images: ImageSet) -> str:
-    """Return what a part lacks of what was published, or "": 12 of 8,054 images, 4 of 98 classes."""
+    """Return "" for a complete part, else its counts: 12 of 8,054 images, 4 of 98 classes."""
     counts = len(images), images.num_classes
     full = published(images.name).get(images.part, (None, None))
     pairs = zip(counts, full, ("images", "classes"), strict=True)

@@ -1,4 +1,4 @@
-"""The binary versions of CIFAR: records of one or two labels and 3 planes of 32 × 32 pixels.
+"""The binary versions of CIFAR: records of labels and 3 planes of 32 × 32 pixels.
 
 Legend: T records.
 """
@@ -18,7 +18,7 @@ PIXELS = 3 * SIDE * SIDE
 
 
 def records(source: Source, files: Sequence[Path], limits: Sequence[int]) -> tuple[Pixels, Pixels]:
-    """Return the labels (T, labels) and pixels (T, 32, 32, 3) of all files; labels are below `limits`."""
+    """Return labels below `limits`, (T, labels), and pixels, (T, 32, 32, 3), of all files."""
     size = len(limits) + PIXELS
     parts = []
     for file in files:

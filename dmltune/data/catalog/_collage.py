@@ -1,4 +1,4 @@
-"""Collages (§5.3.2 of the thesis): one image of a class and three of shared classes, stitched 2 × 2.
+"""Collages of an image of a class and three of shared classes (§5.3.2 of the thesis).
 
 A collage's label is that of its one image. The three others carry no information about it, because all
 classes draw them from the same few super-classes. Foreground and shared classes are disjoint between
@@ -87,7 +87,7 @@ class Recipe:
 
 
 def partitions(classes: int, parts: int) -> Ints:
-    """Return the partition that `split` deals each class to, (C,); all 0 where there is one part."""
+    """Return the partition that `split` deals each class to, (C,)."""
     partition_C = np.zeros(classes, np.int64)
     if parts == PARTITIONS[PROTOCOL] and classes >= 2 * parts:  # no protocol trains with fewer
         for fold in range(parts):
@@ -102,6 +102,6 @@ def stitch(tiles: Sequence[Pixels]) -> Pixels:
 
 
 def dealt(classes: Sequence[int], part: Part, each: int | None = None) -> tuple[tuple[int, ...], ...]:
-    """Deal the classes of a super-class to the partitions of a part (test has one), at most `each`."""
+    """Deal at most `each` of the classes to each partition of a part; test has one."""
     parts = PARTITIONS[PROTOCOL] if part == "train" else 1
     return tuple(tuple(classes[partition::parts][:each]) for partition in range(parts))

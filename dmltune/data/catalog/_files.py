@@ -157,8 +157,8 @@ class Listing:
         images = self._described(stats)
         if missing == "skip":
             places = list(stats)
-            for index in _undecodable(images):
-                del stats[places[index]]
+            for position in self._damaged(images, [self.files[index] for index in places]):
+                del stats[places[position]]
             images = self._described(stats)
         if images.skipped:
             names = printable(", ".join(images.skipped[:NAMED])) + " …" * (len(images.skipped) > NAMED)
@@ -166,8 +166,32 @@ class Listing:
             logger.warning("%s (%s): %s: %s", images.name, images.part, count, names)
         return images
 
+    def _damaged(self, images: ImageSet, files: list[Path]) -> list[int]:
+        """Return which of the files cannot be decoded. The same files are decoded once a machine."""
+
+        def fails(file: Path) -> bool:
+            try:
+                decode(file, self.source.converted, SMALLEST)
+            except UnreadableImageError as error:
+                if not error.damaged:  # an error of the disk must not enter the cache
+                    raise self.source.broken(f"{file} cannot be read ({error})") from error
+                return True
+            return False
+
+        def build(folder: Path) -> None:
+            logger.info("decoding %d images of %s (%s) to verify them", len(files), images.name, images.part)
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                failed = [position for position, fault in enumerate(pool.map(fails, files)) if fault]
+            (folder / "damaged.json").write_text(json.dumps(failed))
+
+        def read(folder: Path) -> list[int]:
+            return [int(position) for position in json.loads((folder / "damaged.json").read_text())]
+
+        entry = f"{images.name}-{images.part}-damaged-{images.key}-pillow{PIL.__version__}"
+        return cached(entry, build, read)
+
     def _described(self, stats: Mapping[int, os.stat_result]) -> ImageSet:
-        """Return the set of the files in `stats`. The fingerprint is of names and sizes, not of content."""
+        """Return the set of the files in `stats`; the fingerprint is of names and sizes."""
         listing = [(self.paths[index], stat.st_size) for index, stat in stats.items()]
         skipped = tuple(path for index, path in enumerate(self.paths) if index not in stats)
         images = self.images if not skipped else self._rest(np.array(list(stats), dtype=np.int64))
@@ -203,31 +227,8 @@ class Listing:
         )
 
 
-def _undecodable(images: ImageSet) -> list[int]:
-    """Return the images that cannot be decoded, once a machine for the same files."""
-
-    def fails(index: int) -> bool:
-        try:
-            images.read([index], SMALLEST)
-        except UserError:
-            return True
-        return False
-
-    def build(folder: Path) -> None:
-        logger.info("decoding %d images of %s (%s) to verify them", len(images), images.name, images.part)
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            failed = [index for index, fault in enumerate(pool.map(fails, range(len(images)))) if fault]
-        (folder / "undecodable.json").write_text(json.dumps(failed))
-
-    def read(folder: Path) -> list[int]:
-        failed: list[int] = json.loads((folder / "undecodable.json").read_text())
-        return failed
-
-    return cached(f"{images.name}-{images.part}-decoded-{images.key}-pillow{PIL.__version__}", build, read)
-
-
 def dense(values: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the distinct values in order, the first index of each, and every value as its rank."""
+    """Return the distinct values in order, the first index of each, and the rank of each."""
     distinct, first, place_N = np.unique(values, return_index=True, return_inverse=True)
     return distinct, first, place_N.astype(np.int64)
 

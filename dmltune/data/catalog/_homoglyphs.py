@@ -1,4 +1,4 @@
-"""Merge characters that look the same into one class: A is Latin, Greek, Cyrillic and Lisu."""
+"""Merge characters that look the same: A is Latin, Greek, Cyrillic and Lisu."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def representatives(faces: Sequence[Mapping[str, bytes]]) -> dict[str, str]:
 def distinct_pictures(
     faces: Sequence[Mapping[str, bytes]], classes: Mapping[str, str]
 ) -> dict[str, list[bytes]]:
-    """Return the distinct pictures of each class in order of the faces, without those of two classes."""
+    """Return the distinct pictures of each class, without those of two classes."""
     owners: defaultdict[bytes, set[str]] = defaultdict(set)
     for face in faces:
         for character, picture in face.items():
@@ -61,7 +61,7 @@ def distinct_pictures(
 
 
 def _difference(faces: Sequence[Mapping[str, bytes]], first: str, second: str) -> float:
-    """Return ‖a − b‖² / min(‖a‖², ‖b‖²): the median over the faces that have both, or infinity."""
+    """Return the median of ‖a − b‖² / min(‖a‖², ‖b‖²) over the faces that have both."""
     distances = []
     for face in faces:
         if first in face and second in face:

@@ -1,7 +1,6 @@
-"""Own images in class folders: photos/CLASS/**/*.jpg, or photos/train/CLASS and photos/test/CLASS (or query
-and gallery in place of test).
+"""Own images in class folders: photos/CLASS/**/*.jpg, or photos/train/CLASS and so on.
 
-Images at any depth of a class folder are of the class. Hidden files and folders, and files without the suffix
+Beside train is test, or query and gallery. Images at any depth of a class folder are of the class. Hidden files and folders, and files without the suffix
 of an image, are ignored. A link to a place outside of the folder is refused. A folder that a class reaches in
 several ways, by links, is read once.
 """
@@ -21,7 +20,7 @@ VALIDATION = {"val", "valid", "validation", "dev"}
 
 
 def rows(base: Path, part: Part) -> list[ImageRow]:
-    """List the images of a part, class by class by name, without a look at the folders of the other part."""
+    """List the images of a part by class; the folders of the other part are not entered."""
     root = os.path.realpath(base)
     splits = split_folders(base)
     if not splits:
@@ -43,7 +42,7 @@ def rows(base: Path, part: Part) -> list[ImageRow]:
 
 
 def split_folders(base: Path) -> tuple[str, ...]:
-    """Return which of train, test, query and gallery the folder has; () when its folders are classes."""
+    """Return which of SPLITS the folder has; () when its folders are classes."""
     names = set(_folders(base, os.path.realpath(base)))
     if "train" not in names or names - {*SPLITS, *VALIDATION}:
         return ()

@@ -1,4 +1,4 @@
-"""What folders and tables of own images share: a row for an image, and the half of its class."""
+"""What folders and tables of own images share: rows, and the half of a class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPLITS = ("train", "test", "query", "gallery")
 
 @dataclass(frozen=True)
 class ImageRow:
-    """One image. Without `split` a hash decides its half; `place` is its line in a table: photos.csv:7."""
+    """One image. Without `split` a hash decides its half; `place` is photos.csv:7."""
 
     path: str
     label: str

@@ -1,6 +1,6 @@
-"""Own images in a table: CSV or Parquet with the columns path and label, and optionally category and split.
+"""Own images in a CSV or Parquet table with the columns path and label.
 
-Other columns are ignored.
+The columns category and split are optional; others are ignored.
 """
 
 from __future__ import annotations

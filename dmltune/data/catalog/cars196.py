@@ -53,7 +53,7 @@ def _whole(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:
 
 
 def _halves(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:
-    """Read the devkit; both of its halves have images of every class, unlike the papers' split."""
+    """Read the devkit, whose halves both have images of every class."""
     rows = []
     for images, file in HALVES.items():
         rows += _rows(_mat(folder / file)["annotations"], "fname", f"{images}/")

@@ -1,4 +1,4 @@
-"""cifar_collage: the collage study of the thesis (§5.3.2) on the binary version of CIFAR-100.
+"""cifar_collage: the collage study of the thesis (§5.3.2) on CIFAR-100.
 
 Of the 20 super-classes four are shared; the text does not say which. Of the five sub-classes of a super-class
 two are for training, one for validation and two for test. Here the part "train" is both training and

@@ -1,4 +1,4 @@
-"""faces: aligned faces, a folder for each person: faces/train/PERSON/*.jpg and faces/test/PERSON/*.jpg.
+"""faces: aligned faces, faces/train/PERSON/*.jpg and faces/test/PERSON/*.jpg.
 
 Without a folder train every folder but test is a person to train on.
 """

@@ -1,4 +1,4 @@
-"""glyph_collage: the collage study of the thesis (§5.3.2) with characters; nothing to download.
+"""glyph_collage: the collage study of the thesis (§5.3.2) with characters.
 
 Shared super-classes are four scripts of distinct appearance: Arabic, Armenian, Georgian and Lao. Partitions
 and test have different characters of them, as the text's have different sub-classes. A class is a character

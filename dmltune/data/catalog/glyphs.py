@@ -1,4 +1,4 @@
-"""glyphs: characters of the world's scripts from the fonts that every installation has; nothing to download.
+"""glyphs: characters of the world's scripts, rendered from installed fonts.
 
 A class is a character (homoglyphs merged), an instance its picture in one font face, a category its script.
 About 2,400 classes with 28,000 pictures of 32×32, rendered in seconds and stored in the cache. Half of the
@@ -32,7 +32,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
 
 
 def build(folder: Path) -> None:
-    """Render and merge the characters, and write the pictures (N, 32, 32) and labels of each part."""
+    """Render the characters, and write the pictures (N, 32, 32) and labels of each part."""
     faces = [
         {
             character: picture_HW.tobytes()
@@ -70,7 +70,7 @@ def halves(scripts: dict[str, str]) -> dict[Part, list[str]]:
 
 
 def _scripts(characters: list[str]) -> dict[str, str]:
-    """Return the script of each character: its Unicode name begins with it (GREEK SMALL LETTER ALPHA)."""
+    """Return each character's script, the first word of its name: GREEK SMALL LETTER ALPHA."""
     kinds = {"N": "NUMBER", "P": "PUNCTUATION", "S": "SYMBOL"}
     script_of = {
         character: kinds.get(unicodedata.category(character)[0]) or unicodedata.name(character).split()[0]
@@ -82,7 +82,7 @@ def _scripts(characters: list[str]) -> dict[str, str]:
 
 
 def _recipe() -> str:
-    """Return a hash of all that the pictures depend on: the fonts' bytes, the renderer, the rules."""
+    """Return a hash of all that the pictures depend on: fonts, renderer, rules."""
     limits = (VERSION, MINIMUM_PICTURES, SMALLEST_SCRIPT)
     rules = (*limits, SIDE, _glyph_rendering.BASELINE, _glyph_rendering.POINTS)
     recipe = hashlib.sha256(repr((rules, _glyph_rendering.TEX_FACES)).encode())

@@ -1,4 +1,4 @@
-"""In-shop Clothes Retrieval (DeepFashion): 52,712 photos of 7,982 clothes in 23 categories.
+"""In-shop Clothes Retrieval: 52,712 photos of 7,982 clothes in 23 categories.
 
 The test half has queries and a gallery.
 """
@@ -25,7 +25,7 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (25882, 3997), "test": (26830
 
 
 def load(part: Part, root: Path | None = None) -> Listing:
-    """List the images of a part; `root` is the folder with Eval and img (or Img/img), or its parent."""
+    """List the images of a part; `root` is the folder with Eval and img, or its parent."""
     folder = SOURCE.find(root)
     listed = next(folder / file for (file,) in SOURCE.layouts if (folder / file).is_file())
     rows = SOURCE.table(listed, columns=3, header=2)  # image_name item_id evaluation_status

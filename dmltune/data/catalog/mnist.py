@@ -1,4 +1,4 @@
-"""MNIST: 70,000 handwritten digits of 28 × 28 pixels in the original idx files, packed (.gz) or not.
+"""MNIST: 70,000 handwritten digits of 28 × 28 pixels in idx files, packed or not.
 
 0 to 4 train, 5 to 9 test. The images of MNIST's training and test files are joined.
 """
@@ -28,7 +28,7 @@ LARGEST = 2**28  # bytes in a file: five times what MNIST has
 
 
 def load(part: Part, root: Path | None = None) -> ImageSet:
-    """Load a part; `root` is the folder with the four files, or one that has it as `MNIST/raw`."""
+    """Load a part; `root` is the folder with the four files, or has it as `MNIST/raw`."""
     folder = SOURCE.find(root)
     files = next(names for names in LAYOUTS if all((folder / name).is_file() for name in names))
     pixels, numbers = [], []

@@ -1,4 +1,4 @@
-"""own: your own images at data.path: a folder with a folder for each class, or a CSV or Parquet table.
+"""own: your own images at data.path, in class folders or listed in a table.
 
 A table has the columns path and label, and optionally category and split; paths start at its folder. Without
 folders train and test, or a column split, a hash of a class's name decides which half it is in: classes that
@@ -38,9 +38,9 @@ class OwnSource(Source):
         return UserError(f"own: {what}; put it right or take it out.")
 
     def absent(self, file: Path, listed: Path, error: OSError) -> UserError:
-        place = self.places.get(file, str(listed))
-        why = "" if isinstance(error, FileNotFoundError) else f" ({error.strerror})"
-        return UserError(f"{place}: no image {file}{why}; put it back or take it out of the list.")
+        if place := self.places.get(file):
+            return UserError(f"{place}: no image {file} ({error.strerror}); put it back or delete the line.")
+        return self.broken(f"{file} cannot be read ({error.strerror})")
 
     @staticmethod
     def converted(image: Image.Image) -> Image.Image:

@@ -1,8 +1,8 @@
 """Read one YAML text as plain values with the line of every key.
 
-A settings file needs mappings with unique text keys, lists, and the scalars of YAML 1.2's core schema (`none`,
-`on` and `yes` are texts, `1e-5` is a number). Anchors, tags, merge keys and several documents are refused:
-`extends` replaces them, and no file expands to more than its own text.
+A settings file needs mappings with unique text keys, lists, and the scalars of YAML 1.2's core schema
+(`none`, `on` and `yes` are texts, `1e-5` is a number). Anchors, tags, merge keys and several documents are
+refused: `extends` replaces them, and no file expands to more than its own text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
@@ -120,54 +120,39 @@ def _text(text: str, line: int | None = None) -> str:
     return text
 
 
-def scalar(text: str) -> Any:
+def scalar(text: str, line: int | None = None) -> Any:
     """Read a plain scalar by YAML 1.2's core schema; numbers must be finite and fit 64 bits."""
     if text in ("", "~", "null", "Null", "NULL"):
         return None
-    if text in ("true", "True", "TRUE"):
-        return True
-    if text in ("false", "False", "FALSE"):
-        return False
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return text.lower() == "true"
     if _INT.fullmatch(text):
         number = int(text, 0 if text[:2] in ("0x", "0o") else 10) if len(text) < 40 else _LARGEST_INT + 1
         if abs(number) > _LARGEST_INT:
-            raise _Mistake(f"a whole number must fit 64 bits; got {text[:40]}. Write a smaller one.")
+            raise _Mistake(f"a whole number must fit 64 bits; got {text[:40]}. Write a smaller one.", line)
         return number
     if _NOT_FINITE.fullmatch(text):
-        raise _Mistake(f"a number must be finite; got {text}. Write null where nothing is meant.")
+        raise _Mistake(f"a number must be finite; got {text}. Write null for no value.", line)
     if _FLOAT.fullmatch(text):
         real = float(text)
         if not math.isfinite(real):
-            raise _Mistake(f"a number must be finite; got {text[:40]}. Write a smaller one.")
+            raise _Mistake(f"a number must be finite; got {text[:40]}. Write a smaller one.", line)
         return real
     return text
 
 
-@dataclass
-class _Open:
-    """A mapping or list that is not closed yet."""
-
-    value: dict[str, Any] | list[Any]
-    path: Path
-    key: str | None = None
-
-
 def _build(text: str) -> tuple[Any, dict[Path, int]]:
+    """Return the value of a YAML text and the line of every key."""
     lines: dict[Path, int] = {}
-    stack: list[_Open] = []
-    root: Any = None
-    documents = 0
+    value: Any = None
     try:
-        for event in YAML(typ="safe", pure=True).parse(text):
-            line = event.start_mark.line + 1
-            if isinstance(event, ev.DocumentStartEvent):
-                documents += 1
-                if documents > 1:
-                    raise _Mistake("a second document begins here; keep one a file", line)
-            elif isinstance(event, (ev.MappingEndEvent, ev.SequenceEndEvent)):
-                stack.pop()
-            elif isinstance(event, ev.NodeEvent):
-                root = _node(event, line, stack, lines, root)
+        events = YAML(typ="safe", pure=True).parse(text)
+        for event in events:
+            if isinstance(event, ev.DocumentStartEvent) and lines:
+                line = event.start_mark.line + 1
+                raise _Mistake("a second document begins here; write one in each file", line)
+            if isinstance(event, ev.NodeEvent):
+                value = _value(event, events, (), lines)
     except MarkedYAMLError as error:
         raise _syntax(error) from None
     except YAMLError as error:
@@ -175,17 +160,15 @@ def _build(text: str) -> tuple[Any, dict[Path, int]]:
         if character is None:
             raise _Mistake(f"not YAML: {error}") from None
         code = character if isinstance(character, int) else ord(character)
-        position = getattr(error, "position", 0)
-        raise _Mistake(
-            f"character U+{code:04X} is not allowed in YAML. Delete it.", text.count("\n", 0, position) + 1
-        ) from None
-    except RecursionError:
-        raise _Mistake("nested too deep") from None
-    return root, lines
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        raise _Mistake(f"character U+{code:04X} is not allowed in YAML. Delete it.", line) from None
+    return value, lines
 
 
-def _node(event: Any, line: int, stack: list[_Open], lines: dict[Path, int], root: Any) -> Any:
-    """Add one scalar, list or mapping to its parent; return the root value."""
+def _value(event: Any, events: Iterator[Any], path: Path, lines: dict[Path, int]) -> Any:
+    """Return the scalar, list or mapping that begins with `event`."""
+    line = event.start_mark.line + 1
+    lines.setdefault(path, line)
     if isinstance(event, ev.AliasEvent) or event.anchor:
         name = one_line(event.anchor, 60)
         raise _Mistake(
@@ -193,50 +176,36 @@ def _node(event: Any, line: int, stack: list[_Open], lines: dict[Path, int], roo
         )
     if event.tag is not None and not (isinstance(event, ev.ScalarEvent) and event.tag == "!"):
         raise _Mistake(f"tags ('{one_line(event.tag, 60)}') are not supported. Write the plain value.", line)
-    parent = stack[-1] if stack else None
-    if parent is not None and isinstance(parent.value, dict) and parent.key is None:
-        _take_key(event, line, parent, lines)
-        return root
-    if parent is None:
-        path: Path = ()
-    elif isinstance(parent.value, list):
-        path = (*parent.path, str(len(parent.value)))
-    else:
-        path = (*parent.path, str(parent.key))
-    lines.setdefault(path, line)
-    value: Any
     if isinstance(event, ev.ScalarEvent):
-        try:
-            value = scalar(event.value) if event.implicit[0] else event.value
-            value = _text(value) if isinstance(value, str) else value
-        except _Mistake as error:
-            raise _Mistake(str(error), line) from None
-    else:
-        if len(stack) >= MAX_DEPTH:
-            raise _Mistake(f"nested deeper than {MAX_DEPTH} levels. Flatten it.", line)
-        value = {} if isinstance(event, ev.MappingStartEvent) else []
-        stack.append(_Open(value, path))
-    if parent is None:
-        return value
-    if isinstance(parent.value, list):
-        parent.value.append(value)
-    else:
-        parent.value[str(parent.key)] = value
-        parent.key = None
-    return root
+        value = scalar(event.value, line) if event.implicit[0] else event.value
+        return _text(value, line) if isinstance(value, str) else value
+    if len(path) >= MAX_DEPTH:
+        raise _Mistake(f"nested deeper than {MAX_DEPTH} levels. Flatten it.", line)
+    if isinstance(event, ev.SequenceStartEvent):
+        values: list[Any] = []
+        while not isinstance(event := next(events), ev.SequenceEndEvent):
+            values.append(_value(event, events, (*path, str(len(values))), lines))
+        return values
+    mapping: dict[str, Any] = {}
+    while not isinstance(event := next(events), ev.MappingEndEvent):
+        line = event.start_mark.line + 1
+        key = _key(event, line)
+        if key in mapping:
+            first = lines[(*path, key)]
+            raise _Mistake(
+                f"key {show(key)} is written twice, first on line {first}. Delete one of them.", line
+            )
+        lines[(*path, key)] = line
+        mapping[key] = _value(next(events), events, (*path, key), lines)
+    return mapping
 
 
-def _take_key(event: Any, line: int, parent: _Open, lines: dict[Path, int]) -> None:
+def _key(event: Any, line: int) -> str:
     if not isinstance(event, ev.ScalarEvent):
         raise _Mistake("a key must be a plain word, not a list or a mapping", line)
-    key = _text(event.value, line)
-    if key == "<<":
+    if event.value == "<<":
         raise _Mistake("merge keys ('<<') are not supported. Use extends.", line)
-    if isinstance(parent.value, dict) and key in parent.value:
-        first = lines[(*parent.path, key)]
-        raise _Mistake(f"key {show(key)} is written twice, first on line {first}. Delete one of them.", line)
-    parent.key = key
-    lines[(*parent.path, key)] = line
+    return _text(event.value, line)
 
 
 def _syntax(error: MarkedYAMLError) -> _Mistake:

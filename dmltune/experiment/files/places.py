@@ -68,9 +68,9 @@ def find_file(
         file = beside / file
     if os.path.isfile(file):
         return file
-    folder = " (a folder)" if os.path.isdir(file) else ""
+    kind_of_file = " (a folder)" if os.path.isdir(file) else ""
     near = near_or_list(file.stem, named_files(kind), "names that come with dmltune")
-    raise UserError(f"no file {readable(text)}{folder} for a {what}{near}")
+    raise UserError(f"no file {readable(text)}{kind_of_file} for a {what}{near}")
 
 
 def chain(file: File) -> list[tuple[str, Document]]:

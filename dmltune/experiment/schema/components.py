@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from dmltune.errors import UserError, nearest
-from dmltune.experiment.problems import Path, Problem, near_or_list, number_remedy, show, unknown
+from dmltune.experiment.problems import Path, Problem, near_or_list, number_remedy, one_line, show, unknown
 from dmltune.experiment.tree import COMPONENTS, SEARCH_COMPONENTS
 
 _TINY = {"num_classes": 2, "dim": 2, "channels": 2, "in_channels": 2}
 _USUAL_CHANNELS = 1024
-_MAX_ELEMENTS = 2**28  # 1 GiB of float32, for two classes in two dimensions
+_MAX_BUILT = 2**26  # elements: 256 MiB of float32
+_MAX_ELEMENTS = 2**28  # for two classes in two dimensions
 VALIDATED_TOGETHER = ("pooling", "loss", "references", "transform")
 PACKAGES = {
     "backbone": "backbones",
@@ -33,7 +35,8 @@ def complete(tree: dict[str, Any]) -> None:
     Missing values come from the space's presets, then from the defaults of the component's signature.
     """
     _validate_data(tree)
-    presets = _validated_presets(tree.setdefault("presets", {}))
+    presets = tree.setdefault("presets", {})
+    _validate_presets(presets)
     for section in (*COMPONENTS, *SEARCH_COMPONENTS):
         value = tree.get(section)
         if isinstance(value, dict) and isinstance(value.get("name"), str):
@@ -50,7 +53,9 @@ def find(section: str, name: str) -> type:
     try:
         return components.find(PACKAGES[section], name)
     except UserError as error:
-        raise Problem(str(error).replace(name, show(name)[1:-1], 1), (section, "name"), (section,)) from None
+        raise Problem(
+            str(error).replace(name, one_line(name, 60), 1), (section, "name"), (section,)
+        ) from None
 
 
 @functools.cache  # inspecting a signature takes 0.5 ms, and every point needs a dozen
@@ -103,28 +108,29 @@ def needs(section: str, values: Any, key: str) -> bool:
 def refused(section: str, values: Mapping[str, Any], dim: int | None) -> str | None:
     """Return why a component does not take these values together, or None.
 
-    The component is built for two classes in two dimensions, on torch's meta device, which allocates nothing.
-    Only a pooling gets the real number of dimensions, which it may have to divide; without a number they are
-    the channels of the backbone, which are not known yet.
+    The component is built for two classes in two dimensions. Only a pooling gets the real number of
+    dimensions, which it may have to divide; without a number they are the channels of the backbone, which are
+    not known yet.
     """
     import torch
 
     from dmltune.core import components
 
-    name = values["name"]
+    name, channels = values["name"], dim or _USUAL_CHANNELS
     chosen = {key: value for key, value in values.items() if key != "name"}
-    given = {**_TINY, "channels": dim or _USUAL_CHANNELS, "class_counts": torch.tensor([0, 2**40])}
+    given = {**_TINY, "channels": channels, "class_counts": torch.tensor([0, 2**40])}
+    size = math.prod(value for value in chosen.values() if isinstance(value, int) and value > 0) * channels
+    device = (
+        "meta" if size > _MAX_BUILT else "cpu"
+    )  # meta allocates nothing; its first use may import for 2 s
     try:
-        with torch.random.fork_rng(devices=[]):
-            try:
-                with torch.device("meta"):
-                    component = components.build(PACKAGES[section], name, given, chosen)
-            except NotImplementedError:  # it reads values while it is built, which meta tensors do not have
-                component = components.build(PACKAGES[section], name, given, chosen)
+        with torch.random.fork_rng(devices=[]), torch.device(device):
+            component = components.build(PACKAGES[section], name, given, chosen)
     except UserError as error:
         return f"{section} '{name}': {error}"
-    except (RuntimeError, OverflowError, MemoryError) as error:
-        return f"{section} '{name}' cannot be built with {show(chosen)}: {error}. Use smaller numbers."
+    except (RuntimeError, TypeError, OverflowError, MemoryError) as error:
+        reason = one_line(str(error).partition("\n")[0], 100)
+        return f"{section} '{name}' cannot be built with {show(chosen)}: {reason}. Use smaller numbers."
     elements = sum(tensor.numel() for tensor in (*component.parameters(), *component.buffers()))
     if elements > _MAX_ELEMENTS:
         return (
@@ -134,7 +140,7 @@ def refused(section: str, values: Mapping[str, Any], dim: int | None) -> str | N
     return None
 
 
-def _validated_presets(presets: Any) -> dict[str, dict[str, dict[str, Any]]]:
+def _validate_presets(presets: Any) -> None:
     """`presets: {loss: {triplet: {margin: 0.1}}}`: every name and value is one that its component takes."""
     _require_mapping(presets, ("presets",), "sections")
     for section, names in presets.items():
@@ -148,7 +154,6 @@ def _validated_presets(presets: Any) -> dict[str, dict[str, dict[str, Any]]]:
                     values[key] = accept(section, name, key, value)
                 except Problem as problem:
                     raise Problem(f"presets: {problem}", ("presets", section, name, key)) from None
-    return presets
 
 
 def _require_mapping(value: Any, path: Path, of: str) -> None:

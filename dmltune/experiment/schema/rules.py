@@ -106,4 +106,11 @@ def _zero_shot(values: Values) -> None:
         )
 
 
-RULES: tuple[Callable[[Values], None], ...] = (_batch, _steps, _objective, _references, _zero_shot, _optimizer)
+RULES: tuple[Callable[[Values], None], ...] = (
+    _batch,
+    _steps,
+    _objective,
+    _references,
+    _zero_shot,
+    _optimizer,
+)

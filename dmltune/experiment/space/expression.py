@@ -1,19 +1,18 @@
 """A small language for `require`: `references.pool_size >= references.proxies`, `loss.p <= log2(1 + loss.b)`.
 
 It is Python's syntax with `and or not`, chained comparisons, `+ - * / **`, numbers, quoted text, true, false,
-dotted names and FUNCTIONS. Every name and literal becomes an identifier (a dotted name may contain a keyword
-of Python, as in `references.lambda`), then `ast` parses the text. The tree is never compiled or evaluated by
-Python: a list of allowed nodes is walked here, so that nothing but arithmetic can happen.
+dotted names and FUNCTIONS. Dotted names, which may contain Python's keywords (`references.lambda`), become
+identifiers; then `ast` parses the text. Python never compiles or evaluates the tree: a list of allowed nodes
+is walked here, so that nothing but arithmetic can happen.
 """
 
 from __future__ import annotations
 
 import ast
-import bisect
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +21,9 @@ from dmltune.experiment.problems import near_or_list
 Values = Mapping[str, Any]
 MAX_LENGTH = 500
 MAX_DEPTH = 40
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])"
-    r"|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
-    r"|(?P<text>'[^']*'|\"[^\"]*\")"
-    r"|(?P<sign>\*\*|<=|>=|==|!=|[-+*/()<>,]))"
+_PART = re.compile(
+    r"(?P<text>'[^'\\]*'|\"[^\"\\]*\")|(?P<name>(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
+    r"|(?P<refused>[^\w\s.<>=!+*/(),-])"
 )
 FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "abs": (abs, 1, 1),
@@ -66,16 +63,14 @@ class Expression:
     text: str
     names: tuple[str, ...]
     _tree: ast.expr = field(repr=False, compare=False)
-    _literals: Mapping[str, Any] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
 
     def holds(self, values: Values) -> bool:
         """Whether the values satisfy it; arithmetic without a result (1/0, log of 0) does not."""
-        named = {f"n{index}": values[name] for index, name in enumerate(self.names) if name in values}
         try:
-            result = _evaluate(self._tree, {**self._literals, **named})
+            result = _evaluate(self._tree, [values[name] for name in self.names])
         except (ZeroDivisionError, OverflowError, ValueError):
             return False
         except TypeError:
@@ -91,28 +86,16 @@ def compile_expression(text: str) -> Expression:
     """Parse `text`; an ExpressionError says what is wrong and near which token."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters; this one has {len(text)}")
-    tokens = _tokens(text)
-    names = list(dict.fromkeys(word for kind, word in tokens if kind == "key"))
-    literals: dict[str, Any] = {}
-    starts: list[int] = []
-    source = ""
-    for kind, word in tokens:
-        starts.append(len(source))
-        if kind == "key":
-            source += f"n{names.index(word)} "
-        elif kind in ("number", "text", "literal"):
-            identifier = f"c{len(literals)}"
-            literals[identifier] = _literal(kind, word)
-            source += f"{identifier} "
-        else:
-            source += f"{word} "
+    if not text.strip():
+        raise ExpressionError("the expression is empty")
+    if text.count("(") > MAX_DEPTH:
+        raise ExpressionError(f"an expression nests at most {MAX_DEPTH} levels deep")
+    names: dict[str, int] = {}
+    source = _PART.sub(lambda part: _python(part, names), text).strip()
     try:
         tree = ast.parse(source, mode="eval").body
     except SyntaxError as error:
-        if not error.offset:
-            raise ExpressionError(f"'{text}' ends too early") from None
-        word = tokens[bisect.bisect(starts, error.offset - 1) - 1][1]
-        raise ExpressionError(f"'{word}' is not expected there in '{text}'") from None
+        raise _misplaced(error, source, text, list(names)) from None
     _validate(tree, text)
     if not any(isinstance(node, ast.Compare) for node in ast.walk(tree)):
         raise ExpressionError(f"'{text}' is not a comparison. Write one such as 'a.b >= 2'.")
@@ -120,87 +103,74 @@ def compile_expression(text: str) -> Expression:
         raise ExpressionError(
             f"'{text}' names no key of the experiment, so it is always true or always false"
         )
-    return Expression(text, tuple(names), tree, literals)
+    return Expression(text, tuple(names), tree)
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
-    """Split into (kind, word): key, function, operator, literal, number, text or sign."""
-    if not text.strip():
-        raise ExpressionError("the expression is empty")
-    tokens: list[tuple[str, str]] = []
-    at = depth = 0
-    while rest := text[at:].strip():
-        match = _TOKEN.match(text, at)
-        if match is None:
-            hint = " Write == to compare." if rest.startswith("=") else ""
-            raise ExpressionError(f"cannot read '{rest[:20]}' in '{text}'.{hint}")
-        at, kind = match.end(), str(match.lastgroup)
-        word = match.group(kind)
-        if kind == "name":
-            if word in ("and", "or", "not"):
-                kind = "operator"
-            elif word in ("true", "false"):
-                kind = "literal"
-            elif text[at:].lstrip().startswith("("):
-                kind = "function"
-                if word not in FUNCTIONS:
-                    near = near_or_list(word, FUNCTIONS, "there are")
-                    raise ExpressionError(f"no function '{word}'{near}")
-            else:
-                kind = "key"
-        depth += (word == "(") - (word == ")")
-        if depth < 0:
-            raise ExpressionError(f"')' is not expected there in '{text}'")
-        if depth > MAX_DEPTH:
-            raise ExpressionError(f"an expression nests at most {MAX_DEPTH} levels deep")
-        tokens.append((kind, word))
-    if depth:
-        raise ExpressionError(f"')' expected, found the end in '{text}'")
-    return tokens
+def _python(part: re.Match[str], names: dict[str, int]) -> str:
+    """Python for a text or name: the key with index 0 in `names` becomes `_0`."""
+    word, text = part.group(), part.string
+    if part["refused"]:
+        raise ExpressionError(f"cannot read '{text[part.start() :][:20]}' in '{text}'")
+    if part["text"] or word in ("and", "or", "not"):
+        return word
+    if word in ("true", "false"):
+        return word.capitalize()
+    if text[part.end() :].lstrip().startswith("("):
+        if word not in FUNCTIONS:
+            raise ExpressionError(f"no function '{word}'{near_or_list(word, FUNCTIONS, 'there are')}")
+        return word
+    return f"_{names.setdefault(word, len(names))}"
 
 
-def _literal(kind: str, word: str) -> Any:
-    if kind == "number":
-        return float(word) if re.search(r"[.eE]", word) else int(word)
-    return word[1:-1] if kind == "text" else word == "true"
+def _misplaced(error: SyntaxError, source: str, text: str, names: list[str]) -> ExpressionError:
+    if "never closed" in error.msg:
+        return ExpressionError(f"')' expected, found the end in '{text}'")
+    if not error.offset:
+        return ExpressionError(f"'{text}' ends too early")
+    token = re.match(r"\w+|\W", source[error.offset - 1 :])
+    word = token.group() if token else ""
+    word = names[int(word[1:])] if word.startswith("_") else word
+    hint = ". Write == to compare." if word == "=" else ""
+    return ExpressionError(f"'{word}' is not expected there in '{text}'{hint}")
 
 
 def _validate(node: ast.AST, text: str, depth: int = 0) -> None:
     """Refuse every node that `_evaluate` does not handle."""
     if depth > MAX_DEPTH:
         raise ExpressionError(f"an expression nests at most {MAX_DEPTH} levels deep")
+    deeper = isinstance(node, ast.Call | ast.UnaryOp) or isinstance(getattr(node, "op", None), ast.Pow)
     match node:
         case ast.Call(func=ast.Name(id=name), keywords=[]) if name in FUNCTIONS:
             _, least, most = FUNCTIONS[name]
             if not least <= len(node.args) <= most:
                 count = least if least == most else f"{least} or more"
                 raise ExpressionError(f"{name} takes {count} arguments")
-            inner, deeper = node.args, 1
+            parts = node.args
         case ast.BoolOp():
-            inner, deeper = node.values, 0
-        case ast.Compare():
-            inner, deeper = [node.left, *node.comparators], 0
-        case ast.BinOp():
-            inner, deeper = [node.left, node.right], isinstance(node.op, ast.Pow)
+            parts = node.values
+        case ast.Compare() if all(type(sign) in _OPERATORS for sign in node.ops):
+            parts = [node.left, *node.comparators]
+        case ast.BinOp() if type(node.op) in _OPERATORS:
+            parts = [node.left, node.right]
         case ast.UnaryOp():
-            inner, deeper = [node.operand], 1
-        case ast.Name():
+            parts = [node.operand]
+        case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
             return
         case _:
-            sign = {ast.Call: "(", ast.Tuple: ",", ast.Starred: "*"}.get(type(node), "**")
-            raise ExpressionError(f"'{sign}' is not expected there in '{text}'")
-    for part in inner:
+            raise ExpressionError(f"'{text}' is not made of comparisons such as 'a.b >= 2' and 'c + 1 < d'")
+    for part in parts:
         _validate(part, text, depth + deeper)
 
 
-def _evaluate(node: ast.AST, values: Values) -> Any:
+def _evaluate(node: ast.AST, values: Sequence[Any]) -> Any:
     match node:
+        case ast.Constant(value=value):
+            return value
         case ast.Name(id=name):
-            return values[name]
-        case ast.BoolOp(op=ast.And()):
-            return all(_truth(_evaluate(part, values)) for part in node.values)
+            return values[int(name[1:])]
         case ast.BoolOp():
-            return any(_truth(_evaluate(part, values)) for part in node.values)
+            results = (_truth(_evaluate(part, values)) for part in node.values)
+            return all(results) if isinstance(node.op, ast.And) else any(results)
         case ast.UnaryOp(op=ast.Not()):
             return not _truth(_evaluate(node.operand, values))
         case ast.UnaryOp():

@@ -29,9 +29,7 @@ class SearchSpace:
     def build(tree: Mapping[str, Any]) -> SearchSpace:
         """Return the space of a complete experiment tree; a Problem names the key that is wrong."""
         fixed = {
-            key: value
-            for key, value in trees.flatten(tree).items()
-            if key.split(".")[0] not in NOT_OF_A_RUN
+            key: value for key, value in trees.flatten(tree).items() if key.split(".")[0] not in NOT_OF_A_RUN
         }
         parameters = ordered([Parameter.parse(name, spec) for name, spec in tree["search"].items()])
         known = {*fixed, *(parameter.name for parameter in parameters)}
@@ -204,7 +202,9 @@ def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
                 by_name[key].accept(value, f"search.{parameter.name}.when:", path, path[:2])
     done: dict[str, Parameter] = {}
     while rest := [name for name in by_name if name not in done]:
-        ready = [name for name in rest if all(key in done or key not in by_name for key in by_name[name].when)]
+        ready = [
+            name for name in rest if all(key in done or key not in by_name for key in by_name[name].when)
+        ]
         if not ready:
             raise Problem(
                 f"search: the conditions of {' and '.join(rest)} wait for each other. Delete one 'when'.",
