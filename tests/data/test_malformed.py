@@ -95,7 +95,9 @@ def test_an_odd_file_among_own_images_is_named_at_once(tmp_path: Path) -> None:
             with pytest.raises(UserError, match=r"device\.png is a link out of"):
                 catalog.load("own", "train", path=base)
             continue
-        with pytest.raises(UserError, match=rf"own: .*{name}\.png cannot be read \(.*\); put it right") as caught:
+        with pytest.raises(
+            UserError, match=rf"own: .*{name}\.png cannot be read \(.*\); put it right"
+        ) as caught:
             catalog.load("own", "train", path=base)
         assert "\n" not in str(caught.value)
         *_, last = verify("own", None, path=base)

@@ -129,7 +129,9 @@ def test_only_the_halfs_own_images_are_looked_at_and_one_that_is_gone_is_named(t
             (tmp_path / name / "0.jpg").unlink()
     assert own("train", file).key == train.key
     line = next(number for number, name in enumerate(NAMES, 2) if deal(NAMES)[name] == "test")
-    with pytest.raises(UserError, match=rf"photos\.csv:{line}: no image .*0\.jpg \(No such file.*; put it back or delete"):
+    with pytest.raises(
+        UserError, match=rf"photos\.csv:{line}: no image .*0\.jpg \(No such file.*; put it back or delete"
+    ):
         own("test", file)
 
 

@@ -38,8 +38,8 @@ def line(name, report):
     return name, report.number, report.step, report.finished, report.best_score, report.failure
 
 def modes(scratch):
-    paths = [path for path in (scratch, *scratch.rglob("*")) if not path.is_symlink()]
-    return {str(path.relative_to(scratch)): stat.S_IMODE(path.stat().st_mode) for path in paths if path.exists()}
+    paths = [path for path in (scratch, *scratch.rglob("*")) if path.exists() and not path.is_symlink()]
+    return {str(path.relative_to(scratch)): stat.S_IMODE(path.stat().st_mode) for path in paths}
 
 first = []
 with worker_pool(Resources(concurrent=1)) as pool:
