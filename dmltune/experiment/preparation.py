@@ -89,6 +89,8 @@ def _validate_plain(value: Any, path: Path = ()) -> None:
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             _validate_plain(item, (*path, str(index)))
+    elif value is not None and not isinstance(value, (bool, int, float, str)):
+        raise Problem(f"{where} must be a plain value; got {show(value)}.", path)
     elif isinstance(value, float) and not is_scalar(value):
         raise Problem(f"{where} must be a finite number; got {value!r}.", path)
     elif isinstance(value, int) and abs(value) > LARGEST_INT:
