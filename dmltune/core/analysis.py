@@ -44,10 +44,8 @@ __all__ = [
     "subspace_overlap",
 ]
 
-_BLOCK = 1 << 22
-"""Numbers held at once."""
-_DRAWS = 10_000
-"""Draws of ‖Aσ − σ‖ in figure 6."""
+_BLOCK = 1 << 22  # numbers held at once
+_DRAWS = 10_000  # draws of ‖Aσ − σ‖ in figure 6
 
 
 def subspace_overlap(emb: Tensor, labels: Tensor, k: int) -> float:

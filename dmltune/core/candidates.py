@@ -20,17 +20,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-LANES = 32
-"""Blocks of points are filled up to a multiple of this many rows, with points infinitely far."""
+LANES = 32  # blocks of points are filled up to a multiple of this many rows, with points infinitely far
 _UNIT = 2.0**-24
-_SPARE = 8
-"""Least number of candidates held beyond the depth, for those that rounding hides."""
-_SHORT = 64
-"""Up to this many candidates are always sorted; more are sorted once, at the end."""
-_PART = 1024
-"""Dimensions that are summed in one product."""
-_PIECE = 1 << 18
-"""Numbers raised to float64 at once: they stay in the cache."""
+_SPARE = 8  # least number of candidates held beyond the depth, for those that rounding hides
+_SHORT = 64  # up to this many candidates are always sorted; more are sorted once, at the end
+_PART = 1024  # dimensions that are summed in one product
+_PIECE = 1 << 18  # numbers raised to float64 at once: they stay in the cache
 
 
 def raised(x: Tensor, least: torch.dtype = torch.float32) -> Tensor:

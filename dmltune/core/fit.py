@@ -23,8 +23,7 @@ __all__ = ["MEASURES", "BatchSource", "Diverged", "Options", "Progress", "Run", 
 
 _POLL_SECONDS = 0.005
 """Several ranks exchange the request to stop at most about this often; short steps stay short."""
-_LOOK_EVERY = 16
-"""Steps between two readings of the loss on an accelerator; each one waits for the device."""
+_LOOK_EVERY = 16  # steps between two readings of the loss on an accelerator; each one waits for the device
 
 
 def fit(run: Run, should_stop: Callable[[], bool] | None = None) -> Iterator[Progress]:
@@ -102,8 +101,11 @@ def _measure(emb_ND: Tensor, labels_N: Tensor) -> dict[str, float]:
     """Compute the metrics on rank 0 alone: all ranks get the same numbers and decide alike."""
     values = dict.fromkeys(MEASURES, 0.0)
     if collectives.rank() == 0:
-        found = {**retrieval_metrics(emb_ND, labels_N), "covering_radius": covering_radius(emb_ND, labels_N)}
-        values = {name: found[name] for name in MEASURES}
+        metrics = {
+            **retrieval_metrics(emb_ND, labels_N),
+            "covering_radius": covering_radius(emb_ND, labels_N),
+        }
+        values = {name: metrics[name] for name in MEASURES}
     return {name: collectives.broadcast_number(value) for name, value in values.items()}
 
 

@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_CANCELLED = 1e-2
-"""Squared distances below this share of the squared norms lost digits: they are recomputed."""
-_BLOCK = 1 << 22
-"""Numbers held at once when single entries are computed again."""
+_CANCELLED = 1e-2  # squared distances below this share of the squared norms lost digits: they are recomputed
+_BLOCK = 1 << 22  # numbers held at once when single entries are computed again
 
 
 def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tensor:

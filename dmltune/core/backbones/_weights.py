@@ -17,7 +17,7 @@ _WRAPPERS = ("module.", "backbone.", "net.")
 
 
 def load_tensors(module: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
-    """Tensors by name; further ones (a classifier) are ignored, a missing or misshapen one is an error."""
+    """Load tensors by name; others (a classifier) are ignored, missing or misshapen ones are errors."""
     for wrapper in _WRAPPERS:
         inside = {name[len(wrapper) :]: value for name, value in tensors.items() if name.startswith(wrapper)}
         tensors = inside or tensors

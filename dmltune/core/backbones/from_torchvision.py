@@ -1,6 +1,4 @@
-"""`torchvision/<name>`: the feature map of any model of torchvision that has one, convolutional or of
-patches.
-"""
+"""`torchvision/<name>`: the feature map of any model of torchvision, convolutional or of patches."""
 
 from __future__ import annotations
 
@@ -19,11 +17,10 @@ _HALF_NORMALISED = ("googlenet", "inception_v3")
 
 
 class FromTorchvision(Backbone):
-    """What stands before the global pooling, under torchvision's names, so that its weights files fit.
+    """The model before its global pooling, under torchvision's names: its weights files fit.
 
     Of a ViT these are the patch tokens, without the class token. Its position embeddings are interpolated
-    where an image has another number of patches, as timm does; what is left of it at the right and at the
-    bottom is not seen.
+    where an image has another number of patches, as timm does; pixels that fill no patch are not seen.
     """
 
     class_token: nn.Parameter

@@ -12,8 +12,7 @@ from dmltune.core.losses._pairs import PairLoss
 
 
 class Contrastive(PairLoss):
-    """Mean over the non-zero (d − m⁺)₊ of positive pairs + mean over the non-zero (m⁻ − d)₊ of negative
-    pairs.
+    """Means over the non-zero (d − m⁺)₊ of positive and (m⁻ − d)₊ of negative pairs, added.
 
     In the thesis' form (lemma 3.2.1) m⁺ = β − α and m⁻ = β + α. Without a non-zero term a part is 0.
     """

@@ -13,8 +13,8 @@ from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 class ProxyNca(ProxyLoss):
     """Cross-entropy of −d²/T over all classes, the own one included, mean over the batch.
 
-    d² = ‖x‖² + 1 − 2s, and what all classes share cancels in the softmax: the logits are 2s/T, exactly so
-    for an x shorter than 1 too.
+    d² = ‖x‖² + 1 − 2s, and terms of all classes cancel in the softmax: the logits are 2s/T, also exactly for
+    an x shorter than 1.
     """
 
     def __init__(
