@@ -18,9 +18,7 @@ class Contrastive(PairLoss):
     """
 
     def __init__(
-        self,
-        pos_margin: Annotated[float, Ge(0)] = 0.0,
-        neg_margin: Annotated[float, Gt(0)] = 0.3841,
+        self, pos_margin: Annotated[float, Ge(0)] = 0.0, neg_margin: Annotated[float, Gt(0)] = 0.3841
     ) -> None:
         super().__init__()
         self.pos_margin, self.neg_margin = pos_margin, neg_margin

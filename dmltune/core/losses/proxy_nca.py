@@ -17,13 +17,7 @@ class ProxyNca(ProxyLoss):
     an x shorter than 1.
     """
 
-    def __init__(
-        self,
-        *,
-        num_classes: int,
-        dim: int,
-        temperature: Annotated[float, Gt(0)] = 0.1,
-    ) -> None:
+    def __init__(self, *, num_classes: int, dim: int, temperature: Annotated[float, Gt(0)] = 0.1) -> None:
         super().__init__(num_classes, dim)
         self.temperature = temperature
 

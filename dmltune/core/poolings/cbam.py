@@ -25,11 +25,7 @@ class Cbam(Pooling):
     """
 
     def __init__(
-        self,
-        *,
-        channels: int,
-        reduction: Annotated[int, Ge(1)] = 16,
-        kernel_size: Annotated[int, Ge(1)] = 7,
+        self, *, channels: int, reduction: Annotated[int, Ge(1)] = 16, kernel_size: Annotated[int, Ge(1)] = 7
     ) -> None:
         super().__init__()
         hidden = max(1, channels // reduction)

@@ -24,12 +24,7 @@ class Crow(Pooling):
     direction.
     """
 
-    def __init__(
-        self,
-        *,
-        norm: Annotated[float, Ge(1)] = 2.0,
-        root: Annotated[float, Ge(1)] = 2.0,
-    ) -> None:
+    def __init__(self, *, norm: Annotated[float, Ge(1)] = 2.0, root: Annotated[float, Ge(1)] = 2.0) -> None:
         super().__init__()
         self.norm, self.root = norm, root
 

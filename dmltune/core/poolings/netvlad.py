@@ -28,11 +28,7 @@ class Netvlad(Pooling):
     """
 
     def __init__(
-        self,
-        *,
-        channels: int,
-        clusters: Annotated[int, Ge(1)] = 8,
-        sharpness: Annotated[float, Gt(0)] = 10.0,
+        self, *, channels: int, clusters: Annotated[int, Ge(1)] = 8, sharpness: Annotated[float, Gt(0)] = 10.0
     ) -> None:
         super().__init__()
         self.in_channels = channels_each(channels, clusters)

@@ -25,11 +25,7 @@ class Solar(Pooling):
     """
 
     def __init__(
-        self,
-        *,
-        channels: int,
-        reduction: Annotated[int, Ge(1)] = 2,
-        power: Annotated[float, Ge(1)] = 3.0,
+        self, *, channels: int, reduction: Annotated[int, Ge(1)] = 2, power: Annotated[float, Ge(1)] = 3.0
     ) -> None:
         super().__init__()
         width = max(1, channels // reduction)
