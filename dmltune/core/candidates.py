@@ -167,7 +167,7 @@ class Best:
     def _pick(self, group_QSM: Tensor, start: int) -> bool:
         """Return False if most groups have a candidate, where picking is no gain."""
         peak_QM = _peaks(group_QSM)
-        if not self.seen:  # as many groups as the depth peak above: so do as many points
+        if not self.seen:  # `deepest` groups peak at the floor or above: as many points score so
             self._raise_floor(slice(None), peak_QM.topk(self.deepest).values)
         row_H, place_H = (peak_QM >= self.floor_Q.unsqueeze(1)).nonzero(as_tuple=True)
         if 2 * len(row_H) > peak_QM.numel():

@@ -188,7 +188,7 @@ class _Stop:
         self.steps_left -= 1
         if self.steps_left > 0:
             return False
-        # Rank 0 also says when to ask again: the ranks' clocks differ.
+        # Rank 0 also sends the steps until the next exchange: the clocks of the ranks differ.
         wait = min(100, math.ceil(_POLL_SECONDS / max(1e-6, self.step_seconds))) if self.step_seconds else 1
         answer = collectives.broadcast_number(
             -1.0 if collectives.rank() == 0 and self.should_stop() else wait

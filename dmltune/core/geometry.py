@@ -79,7 +79,7 @@ def l2_normalise(x: Tensor) -> Tensor:
     """x / ‖x‖ over the last dimension; zero stays zero, with gradient zero."""
     x = at_least_float32(x)
     norm = _norm(x)
-    zero = norm == 0  # asked this way, a norm that is not a number stays visible in the result
+    zero = norm == 0  # with this test a norm that is not a number gives NaN in the result
     return torch.where(zero, 0, x / torch.where(zero, 1, norm))
 
 

@@ -65,7 +65,7 @@ class BnInception(Backbone):
                 nn.init.zeros_(module.bias)
 
     def forward(self, images_B3HW: Tensor) -> Tensor:
-        features = self._conv("conv1_7x7_s2", images_B3HW.flip(1))  # the file wants blue, green, red
+        features = self._conv("conv1_7x7_s2", images_B3HW.flip(1))  # the weights are for blue, green, red
         features = self._conv("conv2_3x3_reduce", _halved(features))
         features = _halved(self._conv("conv2_3x3", features))
         for name, branches in BLOCKS.items():

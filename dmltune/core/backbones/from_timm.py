@@ -63,14 +63,11 @@ class FromTimm(Backbone):
             super().load_named_weights(weights)
         import timm
 
-        try:
-            tensors = timm.create_model(self.name, pretrained=True).state_dict()
-        except Exception as problem:  # the hub raises whatever its HTTP library does
-            reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-            raise UserError(
-                f"weights imagenet of timm/{self.name} cannot be fetched: {reason}; give a path"
-            ) from None
-        self.load_tensors(tensors, f"imagenet of timm/{self.name}")
+        source = f"imagenet of timm/{self.name}"
+        self.load_tensors(
+            _weights.fetched(source, lambda: timm.create_model(self.name, pretrained=True).state_dict()),
+            source,
+        )
 
     def _arranged(self, features: Tensor, images_B3HW: Tensor) -> Tensor:
         if self.layout == "tokens":

@@ -65,16 +65,12 @@ class FromTorchvision(Backbone):
             super().load_named_weights(weights)
         import torchvision
 
-        try:
+        def fetch() -> Any:
             enum = torchvision.models.get_model_weights(self.name).DEFAULT
-            tensors = enum.get_state_dict(progress=False, check_hash=True)
-        except Exception as problem:  # no net, no room, no weights: torch.hub raises many kinds
-            reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-            source = f"torchvision/{self.name}"
-            raise UserError(
-                f"weights imagenet of {source} cannot be fetched: {reason}; give a path"
-            ) from None
-        _weights.load_tensors(self, tensors, f"imagenet of torchvision/{self.name}")
+            return enum.get_state_dict(progress=False, check_hash=True)
+
+        source = f"imagenet of torchvision/{self.name}"
+        _weights.load_tensors(self, _weights.fetched(source, fetch), source)
 
     def _channels(self) -> int:
         try:

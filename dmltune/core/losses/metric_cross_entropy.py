@@ -40,9 +40,9 @@ class MetricCrossEntropy(ProxyLoss):
     """Mean over the batch of L(x, y): x = softmax(s / temperature), y the one-hot label.
 
     `metric: strict` requires a metric, `metric: weak` takes any b ≤ a + 1: (a, b, p) = (0, 1, 1) is the plain
-    extension of cross-entropy, a weak metric. In a search space the condition is `require: 2**(loss.p+1) -
-    2**(2*loss.p) >= loss.b/(loss.a+1)`. Computed from log x and log(1 − x), where the gradient is bounded for
-    every p without a clamp, also for samples far from their class.
+    extension of cross-entropy, a weak metric. In a search space the condition is
+    `require: 2**(loss.p+1) - 2**(2*loss.p) >= loss.b/(loss.a+1)`. Computed from log x and log(1 − x), where
+    the gradient is bounded for every p without a clamp, also for samples far from their class.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class Gsp(Pooling):
         pooled_BD, attributes_BM, weights_BN = self._pool(local_BND)
         if self.under == "max":
             pooled_BD = (weights_BN.unsqueeze(-1) * local_BND.shape[1] * local_BND).amax(1)
-        # adds nothing: where pooling is average, DistributedDataParallel still wants the prototypes in it
+        # adds 0: DistributedDataParallel needs the prototypes in the graph of an average pooling too
         return pooled_BD + 0 * self.prototypes.sum(), attributes_BM
 
     def weights(self, features_BDHW: Tensor) -> Tensor:
