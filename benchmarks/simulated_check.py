@@ -1,14 +1,14 @@
-"""Checks drawn from a known truth: what the statistics are tried on.
+"""Simulated checks with a known truth, for tests of the statistics.
 
 Average precision of query q of class c under model (f, s) of configuration k:
 
     gap_k + fold_f + pair_fs + interaction_kf + seed_kfs + start_ks
     + class_c + preference_kc + mood_kfsc + query_q + noise_kfsq
 
-Everything is normal with mean 0. `fold`, `pair`, `class` and `query` are common to both configurations and
-vanish in their difference. `interaction` and `preference` tell configurations apart: two equal ones have
-neither. `start` is what a seed does on every fold alike (its first weights) when folds are trained from the
-same seeds: a check must not do that, and the simulation shows why.
+Every effect is normal with mean 0. `fold`, `pair`, `class` and `query` are common to both configurations and
+cancel in their difference. Two equal configurations have no `interaction` and no `preference`. `start` is a
+seed's effect on all folds (its first weights) when folds share their seeds. A check gives every fold seeds of
+its own; the simulation shows the reason.
 K configurations, M = F·R models of each, Q queries, C classes.
 """
 
@@ -24,7 +24,7 @@ from dmltune.check.intervals import Floats, Integers
 
 @dataclass(frozen=True)
 class Truth:
-    """Standard deviations of the effects, the shape of the study, and how unequal its classes are."""
+    """Standard deviations of the effects, the shape of the study, and the inequality of its classes."""
 
     fold: float = 0.7
     pair: float = 0.0
@@ -43,7 +43,7 @@ class Truth:
     unequal: float = 0.0  # sd of the log of class sizes
 
     def sd_of_a_model(self) -> float:
-        """Of a single model's score around the mean of its configuration, on the same test classes."""
+        """Return the sd of a model around the mean of its configuration, on the same test classes."""
         mood = self.mood**2 * (1 + self.unequal**2) / self.classes
         scatter = self.fold**2 + self.pair**2 + self.interaction**2 + self.seed**2 + self.start**2
         return math.sqrt(scatter + mood + self.noise**2 / self.queries)
@@ -51,7 +51,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One simulated check: average precision of both configurations, what the statistics get to see."""
+    """One simulated check: the average precision of both configurations."""
 
     ours_MQ: Floats
     base_MQ: Floats
@@ -60,7 +60,7 @@ class Drawn:
 
 
 def draw(truth: Truth, gap: float, random: np.random.Generator) -> Drawn:
-    """One check in which `ours` is better by `gap` in expectation."""
+    """Draw a check in which `ours` is better by `gap` in expectation."""
     t, folds, repeats = truth, truth.folds, truth.repeats
     size_C = np.exp(t.unequal * random.standard_normal(t.classes))
     count_C = 2 + random.multinomial(max(0, t.queries - 2 * t.classes), size_C / size_C.sum())

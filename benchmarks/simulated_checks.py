@@ -1,11 +1,11 @@
-"""What the statistics of a check promise, on checks whose truth is known (simulated_check.py).
+"""Error rates of a check's statistics on checks whose truth is known (simulated_check.py).
 
     python benchmarks/simulated_checks.py [checks for each row, 1000]
 
 Effects are in points; a gap is one standard deviation of a single model. `shared` is the part of a single
-model's variance that both configurations of a pair share (fold, pair): it cancels, and decides what a check
-can find. Rows marked * are outside of what is promised: two folds, one repeat, very few effective classes,
-folds trained from the same seeds, true scores with a tail upwards.
+model's variance that both configurations of a pair share (fold, pair): it cancels, and determines the power.
+Rows marked * are outside of the targets: two folds, one repeat, very few effective classes, folds trained
+from the same seeds, true scores with a long upper tail.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ SCENES = {
     "3 x 2": replace(COMMON, folds=3, repeats=2),
     "4 x 1 *": replace(COMMON, repeats=1),
     "2 x 3 *": replace(COMMON, folds=2),
-    "folds do not matter": replace(COMMON, fold=0.0),
-    "folds matter much": replace(COMMON, fold=3.0),
+    "no effect of folds": replace(COMMON, fold=0.0),
+    "large effect of folds": replace(COMMON, fold=3.0),
     "interaction 1/4 of seed": replace(COMMON, interaction=0.25),
     "interaction = seed": replace(COMMON, interaction=0.5),
     "interaction 4 x seed": replace(COMMON, interaction=2.0),
     "class x model noise": replace(COMMON, mood=6.0),
     "the same, 8 classes": replace(COMMON, mood=5.0, classes=8, queries=200),
-    "classes take sides": replace(COMMON, preference=2.0),
-    "strongly": replace(COMMON, preference=8.0),
+    "class x configuration": replace(COMMON, preference=2.0),
+    "the same, strong": replace(COMMON, preference=8.0),
     "unequal classes": replace(COMMON, preference=4.0, unequal=1.0),
     "8 classes": replace(COMMON, preference=3.0, classes=8, queries=200),
     "10 very unequal *": replace(COMMON, preference=3.0, classes=10, queries=200, unequal=1.0),
@@ -51,10 +51,10 @@ def share(truth: Truth) -> float:
 
 
 def figures(truth: Truth, checks: int) -> tuple[float, float, float, float]:
-    """In percent: equal ones called different, coverage, gaps found; half width in sds of a model."""
+    """Return percent of false positives, coverage and power; half width in sds of a model."""
     random, gap = np.random.default_rng(0), truth.sd_of_a_model()
     equal = replace(truth, interaction=0.0, preference=0.0)
-    different = covered = found = 0
+    different = covered = significant = 0
     half = []
     for seed in range(checks):
         d = draw(equal, 0.0, random)
@@ -62,43 +62,43 @@ def figures(truth: Truth, checks: int) -> tuple[float, float, float, float]:
         d = draw(truth, gap, random)
         c = compare(d.ours_MQ, d.base_MQ, d.class_Q, d.fold_M, draws=500, seed=seed)
         covered += c.low <= gap <= c.high
-        found += c.p < 0.05
+        significant += c.p < 0.05
         half.append((c.high - c.low) / 2 / gap)
     percent = 100 / checks
-    return different * percent, covered * percent, found * percent, float(np.median(half))
+    return different * percent, covered * percent, significant * percent, float(np.median(half))
 
 
 def comparisons(checks: int, targets: Targets) -> None:
     error = 200 * (0.05 * 0.95 / checks) ** 0.5  # two standard errors
     worst, least, most = 0.0, 100.0, 0.0
-    print(f"{'compare':26}{'shared':>7}{'called different':>18}{'coverage':>10}{'found':>7}{'± sd':>7}")
+    print(f"{'compare':26}{'shared':>7}{'false positives':>18}{'coverage':>10}{'power':>7}{'± sd':>7}")
     for name, truth in SCENES.items():
-        different, covered, found, half = figures(truth, checks)
-        line = f"{name:26}{share(truth):7.2f}{different:18.1f}{covered:10.1f}{found:7.1f}{half:7.2f}"
+        different, covered, significant, half = figures(truth, checks)
+        line = f"{name:26}{share(truth):7.2f}{different:18.1f}{covered:10.1f}{significant:7.1f}{half:7.2f}"
         print(line, flush=True)
         if "*" not in name:
             worst, least, most = max(worst, different), min(least, covered), max(most, covered)
         if truth is COMMON:
-            targets.check("gap of one sd found, 4 x 3", found, "≥", 80, " %")
-    targets.check("equal configurations called different", worst, "≤", round(5 + error, 1), " %")
+            targets.check("gap of one sd is significant, 4 x 3", significant, "≥", 80, " %")
+    targets.check("false positives", worst, "≤", round(5 + error, 1), " %")
     targets.check("lowest coverage of a difference", least, "≥", round(93 - error, 1), " %")
     targets.check("highest coverage of a difference", most, "≤", round(97 + error, 1), " %")
 
 
 def power(checks: int) -> None:
-    """How often a gap of one sd is found: by what pairs share and by the design; nothing else differs."""
+    """Print how often a gap of one sd is significant, by the shared variance and by the design."""
     designs = [(4, 2), (4, 3), (4, 4), (4, 5), (4, 8)]
-    print(f"\n{'found, %; shared':26}" + "".join(f"{f'{f} x {r}':>8}" for f, r in designs))
+    print(f"\n{'power, %; shared':26}" + "".join(f"{f'{f} x {r}':>8}" for f, r in designs))
     for shared in (0.0, 0.25, 0.5, 0.6, 0.7, 0.8):
         row = []
         for folds, repeats in designs:
             random = np.random.default_rng(1)
             sds = {"fold": shared**0.5, "seed": (1 - shared) ** 0.5, "mood": 0.1, "noise": 0.1}
-            truth, found = Truth(**sds, folds=folds, repeats=repeats), 0
+            truth, count = Truth(**sds, folds=folds, repeats=repeats), 0
             for seed in range(checks):
                 d = draw(truth, 1.0, random)
-                found += compare(d.ours_MQ, d.base_MQ, d.class_Q, d.fold_M, draws=200, seed=seed).p < 0.05
-            row.append(100 * found / checks)
+                count += compare(d.ours_MQ, d.base_MQ, d.class_Q, d.fold_M, draws=200, seed=seed).p < 0.05
+            row.append(100 * count / checks)
         print(f"{shared:<26.2f}" + "".join(f"{x:8.0f}" for x in row), flush=True)
 
 
@@ -122,7 +122,7 @@ def means(checks: int, targets: Targets) -> None:
 
 Random = np.random.Generator
 TRUE_SCORES: dict[str, Callable[[Random, int], np.ndarray]] = {
-    "all alike": lambda random, n: np.zeros(n),
+    "all equal": lambda random, n: np.zeros(n),
     "normal": lambda random, n: random.normal(size=n),
     "normal, wide": lambda random, n: 2 * random.normal(size=n),
     "tail of bad trials": lambda random, n: -2 * random.exponential(size=n),
@@ -130,12 +130,12 @@ TRUE_SCORES: dict[str, Callable[[Random, int], np.ndarray]] = {
     "plateau and cliff": lambda random, n: np.where(
         random.random(n) < 0.6, 0.3 * random.normal(size=n), -3.0
     ),
-    "a few good ones *": lambda random, n: random.exponential(size=n),
+    "upper tail *": lambda random, n: random.exponential(size=n),
 }
 
 
 def winners(checks: int, targets: Targets) -> None:
-    """Noise of sd 1, known, and as measured with 16 degrees of freedom (two configurations, 4 x 3)."""
+    """Print the bias of a winner under noise of sd 1, known or measured with 16 degrees of freedom."""
     sizes, least, most = (6, 12, 30, 100), 100.0, 0.0
     print("\nwinner's bias and % of it removed" + "".join(f"{f'n = {n}':>12}" for n in sizes))
     for measured in (False, True):

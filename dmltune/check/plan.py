@@ -46,7 +46,7 @@ class StoredConfiguration:
 
     @property
     def configuration(self) -> Configuration:
-        return Configuration(self.key, self.labels, Experiment.from_dict(self.experiment), self.values)
+        return Configuration(self.key, self.labels, Experiment.from_validated(self.experiment), self.values)
 
 
 @dataclass(frozen=True)

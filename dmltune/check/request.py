@@ -88,6 +88,12 @@ class PreparedCheck:
     def name(self) -> str:
         return self.request.name
 
+    @property
+    def search(self) -> FinishedSearch:
+        """The search that is checked. The checks of a paper's table have none."""
+        assert self.request.search is not None
+        return self.request.search
+
 
 def prepare_check(request: CheckRequest, locations: Locations) -> PreparedCheck:
     """Validate the request against what exists under its name. Nothing is written or trained."""

@@ -21,10 +21,10 @@ _CONVERGED = 1e-5
 
 
 def clustering_metrics(labels: Any, assignments: Any) -> dict[str, float]:
-    """nmi = 2·I / (H_classes + H_clusters) (arithmetic mean) and f1 of "is this pair of points together?".
+    """Return nmi = 2·I / (H_classes + H_clusters) (arithmetic mean) and f1 of pairs in a common cluster.
 
     Both are 1 for the same partition, also where the formula is 0/0 (one class and one cluster; all alone).
-    O(N log N): only the n_ij that are not 0 are held. Tensors, arrays or sequences of N whole numbers.
+    O(N log N): only the n_ij that are not 0 are held. Takes tensors, arrays or sequences of N whole numbers.
     """
     class_N, cluster_N = _places(labels), _places(assignments)
     if not 0 < len(class_N) == len(cluster_N):

@@ -27,7 +27,8 @@ def draw(images: ImageSet, file: Path, classes: int = 10, per_class: int = 8) ->
     if file.suffix.lower() != ".png":
         raise UserError(f"a contact sheet is a PNG file; got {file}. Name it {file.with_suffix('.png')}.")
     labels = spread(images.num_classes, classes)
-    chosen = [members[spread(len(members), per_class)] for members in _members(images, labels)]
+    members_of = [np.flatnonzero(images.labels_N == label) for label in labels]
+    chosen = [members[spread(len(members), per_class)] for members in members_of]
     width = max(map(len, chosen))
     sheet = Image.new("RGB", (GAP + width * (TILE + GAP), len(labels) * (LINE + TILE + GAP) + GAP), GROUND)
     pen, font = ImageDraw.Draw(sheet), _font()
@@ -44,10 +45,6 @@ def spread(total: int, count: int) -> Ints:
     """Return up to `count` evenly spaced numbers of 0 … total − 1, beginning with 0."""
     few = min(total, count)
     return np.arange(few, dtype=np.int64) * total // max(few, 1)
-
-
-def _members(images: ImageSet, labels: Ints) -> list[Ints]:
-    return [np.flatnonzero(images.labels_N == label) for label in labels]
 
 
 def _tile(image_HWC: Pixels) -> Image.Image:

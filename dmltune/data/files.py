@@ -63,6 +63,26 @@ def printable(text: str, most: int | None = None) -> str:
 
 
 @contextlib.contextmanager
+def user_errors(failure: str) -> Iterator[None]:
+    """Turn an OSError of the system in the block into the UserError `failure` with the reason."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # gzip, bz2 and Pillow raise it for damaged files
+            raise
+        why = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        raise UserError(f"{failure} ({why}); correct that first.") from error
+
+
+def amount(size: float) -> str:
+    """Return a size in words: 1150585339 → 1.2 GB."""
+    for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size:.0f} bytes"
+
+
+@contextlib.contextmanager
 def locked(file: Path, task: str, patience: float | None = None) -> Iterator[bool]:
     """Hold the lock `file` during the block, for one process at a time.
 

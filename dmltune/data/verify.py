@@ -6,6 +6,7 @@ A file is read once and decoded at full size, on threads: Pillow and hashlib rel
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from dmltune.data import catalog
-from dmltune.data.decoding import UnreadableImageError, verify_content
+from dmltune.data.decoding import UnreadableImageError, opened
 from dmltune.data.files import open_regular, printable
 from dmltune.data.images import ImageSet, Part
 from dmltune.errors import UserError
@@ -137,7 +138,8 @@ def state_of(file: Path) -> FileState:
         return FileState(kind="empty", text="0 bytes")
     digest = hashlib.blake2b(content, digest_size=16).hexdigest()
     try:
-        verify_content(content)
+        with opened(io.BytesIO(content)) as image:
+            image.load()
     except UnreadableImageError as error:
         if error.unidentified:
             return FileState(digest, *_unidentified(content))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from dmltune.experiment import tree as trees
-from dmltune.experiment.files.document import unreadable
+from dmltune.experiment.files.document import LARGEST_INT, unreadable
 from dmltune.experiment.problems import Path, Problem, dotted, kind_of, one_line, show, unknown
 from dmltune.experiment.space.parameter import Parameter, is_scalar
 
@@ -86,5 +86,7 @@ def _validate_scalars(value: Any, path: Path) -> None:
             _validate_scalars(item, (*path, str(index)))
     elif isinstance(value, float) and not is_scalar(value):
         raise Problem(f"{dotted(path)} must be a finite number; got {value!r}.", path)
+    elif isinstance(value, int) and abs(value) > LARGEST_INT:
+        raise Problem(f"{dotted(path)} must fit 64 bits; got a larger number.", path)
     elif isinstance(value, str) and (reason := unreadable(value)):
         raise Problem(f"{dotted(path)}: {reason}", path)

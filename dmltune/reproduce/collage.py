@@ -1,38 +1,41 @@
 """The collage study (§5.3.2, Fig. 5.12 a): fifteen poolings, and GSP with the zero-shot loss, with C2.
 
-The backbone starts from one training on single characters at the size they have in a collage. (The text's
-starts from classifying CIFAR-100, its test classes included; ours from characters of the training half.)
-Every row then trains the space `collage`; the table shows MAP@R on the test classes, whose shared classes no
-training has seen either. GSP has the parameters of the text; the other poolings have their defaults.
+The backbone starts from one training on single characters at the size they have in a collage. The text's
+starts from classifying CIFAR-100, its test classes included; ours from characters of the training half.
+Every row then trains the space `collage`. The table has MAP@R on the test classes; no training has seen their
+shared classes either. GSP has the parameters of the text; the other poolings have their defaults.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from dmltune.core.checkpoint import MODEL, replace_file
-from dmltune.errors import UserError, nearest
+from dmltune.core.checkpoint import MODEL
+from dmltune.errors import UserError, nearest, readable
 from dmltune.evaluation import evaluate
 from dmltune.experiment import Experiment, load_experiment
-from dmltune.reproduce.pictures import draw_bars
+from dmltune.report.formatting import percent
+from dmltune.reproduce.collage_table import (
+    BASELINE,
+    CollageResult,
+    collage_result,
+    member,
+    read_results,
+    write_files,
+)
+from dmltune.resources import Locations, Resources
+from dmltune.runs import CONTINUES
 from dmltune.store import Store, validated_name
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
+from dmltune.train.orders import TrialReport
 from dmltune.train.run_series import RunSeries
-from dmltune.train.worker_pool import worker_pool
+from dmltune.train.worker_pool import WorkerPool, worker_pool
 
 SPACE = "collage"
 ZERO_SHOT = "gsp+zero_shot"
 ZERO_SHOT_WEIGHT = 0.5
-BASELINE = "gap"
 POOLINGS = (
     *("gap", "gmp", "gap_gmp", "cbam", "crow", "delf", "gemax", "gemean"),
     *("gsop", "otp", "solar", "smk", "netvlad", "weldon", "gsp"),
@@ -46,30 +49,6 @@ PRETRAINING_STEPS = 1500
 VALIDATIONS = 3  # of a training, after the one of step 0
 
 
-@dataclass(frozen=True)
-class CollageRow:
-    """One method. Scores are fractions; `std` is over the seeds (0 for one), `to_gap` is paired by seed."""
-
-    method: str
-    seeds: int
-    map_at_r: float
-    std: float
-    to_gap: float | None
-    precision_at_1: float
-    validation: float
-
-
-@dataclass(frozen=True)
-class CollageResult:
-    name: str
-    rows: tuple[CollageRow, ...]
-    failed: Mapping[str, str]
-    stopped: bool
-    folder: Path
-    test_classes: int
-    raw_pixels: float  # MAP@R of the images themselves
-
-
 def run(
     *,
     name: str = SPACE,
@@ -81,185 +60,129 @@ def run(
     store: Store | None = None,
     data_root: Path | None = None,
     address: str | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    log: Callable[[str], None] = lambda text: None,
 ) -> CollageResult:
-    """Train what is not done yet, then the table of what was asked for. The same name goes on.
+    """Train what is not done yet and return the table of these methods. The same name continues.
 
-    With weights of your own (`backbone.weights=FILE`) there is no pretraining; CIFAR-100 starts from scratch.
+    There is no pretraining with `backbone.weights=FILE`, nor for CIFAR-100.
     """
-    name, store = validated_name(name), store or Store.at()
-    base = experiment(BASELINE, overrides, steps)
-    pretrain = base.data.name == "glyph_collage" and base.backbone.weights == "none"
+    name, locations = validated_name(name), Locations(store or Store.at(), data_root)
+    base, methods = experiment(BASELINE, overrides, steps), validated_methods(methods)
     members = {
-        member(method, seed): experiment(method, overrides, steps, seed)
+        (method, seed): experiment(method, overrides, steps, seed)
         for seed in range(seeds)
-        for method in checked(methods)
+        for method in methods
     }
-    fingerprint = validate_experiment(base, data_root)
+    fingerprint = validate_experiment(base, locations)
     for method in methods:
-        validate_experiment(members[member(method, 0)], data_root)
-    with claim_name(store, name, base, fingerprint):
-        series = RunSeries(store, name, SPACE, base, fingerprint, "reproduction")
+        validate_experiment(members[method, 0], locations)
+    folder = locations.store.search_folder(name)
+    with claim_name(locations.store, name, base, fingerprint):
+        if len(results := read_results(folder, members)) == len(members):  # the run stays as it is
+            result = collage_result(name, folder, results, {}, stopped=False)
+            write_files(result)
+            return result
+        series = RunSeries(locations, name, SPACE, base, fingerprint, "reproduction")
         try:
-            failed, stopped = _train(series, members, base, pretrain, concurrent, data_root, address, say)
-            study = _study(series, members, failed, stopped)
-            _write(series, study)
+            failed = _train(series, members, base, Resources(concurrent=concurrent, address=address), log)
+            results = read_results(folder, members)
+            stopped = any(key not in results and member(*key) not in failed for key in members)
+            result = collage_result(name, folder, results, failed, stopped)
+            _log_files(series, result)
         except BaseException as error:
             series.close("interrupted", f"{type(error).__name__}: {error}".splitlines()[0])
             raise
-        series.close(
-            "interrupted" if stopped else "complete", "the same command continues" if stopped else ""
-        )
-        return study
+        series.close("interrupted" if stopped else "complete", CONTINUES if stopped else "")
+        return result
 
 
 def experiment(method: str, overrides: Sequence[str], steps: int | None, seed: int = 0) -> Experiment:
-    """What is trained for one cell of the table, but for the weights it starts from."""
-    words = [*overrides, *METHODS[method], f"seed={seed}"]
+    """Return the training of a cell of the table, without the weights it starts from."""
+    changes = [*overrides, *METHODS[method], f"seed={seed}"]
     if steps is not None:
-        words += [f"max_steps={steps}", f"validate_every={-(-steps // VALIDATIONS)}"]
-    return load_experiment(SPACE, words).fixed()
+        changes += [f"max_steps={steps}", f"validate_every={-(-steps // VALIDATIONS)}"]
+    return load_experiment(SPACE, changes).fixed()
 
 
-def member(method: str, seed: int) -> str:
-    return f"{method.replace('+', '-')}-seed{seed}"
-
-
-def checked(methods: Iterable[str]) -> list[str]:
-    found = list(dict.fromkeys(methods))
-    for method in found:
+def validated_methods(methods: Iterable[str]) -> list[str]:
+    chosen = list(dict.fromkeys(methods))
+    for method in chosen:
         if method not in METHODS:
             hint = nearest(method, METHODS) or "; use " + ", ".join(METHODS)
-            raise UserError(f"no pooling '{method}' in this study{hint}")
-    return found
+            raise UserError(f"no pooling {readable(method)} in this study{hint}")
+    return chosen
 
 
 def _train(
     series: RunSeries,
-    members: Mapping[str, Experiment],
+    members: Mapping[tuple[str, int], Experiment],
     base: Experiment,
-    pretrain: bool,
-    concurrent: int | None,
-    data_root: Path | None,
-    address: str | None,
-    say: Callable[[str], None],
-) -> tuple[dict[str, str], bool]:
-    """(member → why it failed, whether it was stopped)."""
+    resources: Resources,
+    log: Callable[[str], None],
+) -> dict[str, str]:
+    """Train the members without a result. Return member → reason of its failure."""
     failed: dict[str, str] = {}
-    left = {key: value for key, value in members.items() if series.result(key) is None}
-    if not left:
-        return failed, False
-    say(f"{len(left)} of {len(members)} trainings to do")
-    with worker_pool(concurrent=concurrent, address=address, say=say) as team:
-        if pretrain and series.result(PRETRAINING) is None:
-            first = pretraining(base)
-            for key, run_id, report in series.train(team, {PRETRAINING: first}, data_root):
-                say(line(key, report))
-                if report.failure:
-                    raise UserError(f"the pretraining failed: {report.failure}")
-                if report.finished:
-                    result = {"run_id": run_id, "validation": report.best_score}
-                    series.keep(key, result, weights=True)
-            if series.result(PRETRAINING) is None:
-                return failed, True
-        if pretrain:
+    done = read_results(series.folder, members)
+    left = {member(*key): trained for key, trained in members.items() if key not in done}
+    log(f"{len(left)} of {len(members)} trainings to do")
+    with worker_pool(resources, log) as pool:
+        if base.data.name == "glyph_collage" and base.backbone.weights == "none":
+            if not _pretrain(series, pool, base, log):
+                return failed
             weights = series.member_folder(PRETRAINING) / "best" / MODEL
-            left = {key: one.with_values({"backbone.weights": str(weights)}) for key, one in left.items()}
-        for key, run_id, report in series.train(team, left, data_root):
+            left = {key: each.with_values({"backbone.weights": str(weights)}) for key, each in left.items()}
+        for key, run, report in series.train(pool, left):
             if report.failure:
                 failed[key] = report.failure
             elif report.finished:
-                torch.set_num_threads(team.layout.threads)  # trainings have the other cores
-                found = evaluate(
-                    run_id, split="test", store=series.store, data_root=data_root, kind="reproduce"
+                locations = series.locations
+                test = evaluate(
+                    run.run_id,
+                    split="test",
+                    store=locations.store,
+                    data_root=locations.data_root,
+                    kind="reproduce",
                 )
-                series.keep(key, {"run_id": run_id, "validation": report.best_score, "test": found})
-                say(line(key, report) + f", test {100 * found['map_at_r']:.1f} %")
+                result = {"run_id": run.run_id, "validation": report.best_score, "test": test}
+                series.store_result(key, result)
+                log(f"{line(key, report)}, test {100 * test['map_at_r']:.1f} %")
                 continue
-            say(line(key, report))
-    stopped = any(series.result(key) is None and key not in failed for key in left)
-    return failed, stopped
+            log(line(key, report))
+    return failed
+
+
+def _pretrain(series: RunSeries, pool: WorkerPool, base: Experiment, log: Callable[[str], None]) -> bool:
+    """Train the weights that the rows start from; False when it was stopped."""
+    if series.result(PRETRAINING) is None:
+        for key, run, report in series.train(pool, {PRETRAINING: pretraining(base)}):
+            log(line(key, report))
+            if report.failure:
+                raise UserError(f"the pretraining failed: {report.failure}")
+            if report.finished:
+                result = {"run_id": run.run_id, "validation": report.best_score}
+                series.store_result(key, result, weights=True)
+    return series.result(PRETRAINING) is not None
 
 
 def pretraining(base: Experiment) -> Experiment:
-    """Single characters at the size of a tile, with average pooling; the same backbone and kind of loss."""
-    words = [
+    """Return a training on single characters at the size of a tile, with average pooling."""
+    overrides = [
         *(f"data.size={base.data.size // 2}", f"backbone.name={base.backbone.name}"),
         *(f"max_steps={PRETRAINING_STEPS}", f"validate_every={PRETRAINING_STEPS}"),
     ]
-    return load_experiment(PRETRAINING_SPACE, words).fixed()
+    return load_experiment(PRETRAINING_SPACE, overrides).fixed()
 
 
-def line(key: str, report: Any) -> str:
-    """`gsp-seed0: step 80/240, validation MAP@R 15.4 %`."""
+def line(key: str, report: TrialReport) -> str:
+    """Return `gsp-seed0: step 80/240, validation MAP@R 15.4 %`."""
     if report.failure:
         return f"{key} failed: {report.failure}"
-    return f"{key}: step {report.step}/{report.max_steps}, validation MAP@R {100 * report.score:.1f} %"
+    return f"{key}: step {report.step}/{report.max_steps}, validation MAP@R {percent(report.score)} %"
 
 
-def _study(
-    series: RunSeries, members: Mapping[str, Experiment], failed: Mapping[str, str], stopped: bool
-) -> CollageResult:
-    results = {key: found for key in members if (found := series.result(key)) is not None}
-    seeds = {
-        method: [seed for seed in range(len(members)) if member(method, seed) in results]
-        for method in METHODS
-    }
-
-    def scores(method: str, key: str, chosen: Sequence[int]) -> list[float]:
-        return [float(results[member(method, seed)]["test"][key]) for seed in chosen]
-
-    rows = []
-    for method, mine in seeds.items():
-        if not mine:
-            continue
-        mine_map = scores(method, "map_at_r", mine)
-        both = [seed for seed in mine if seed in seeds[BASELINE]]
-        pairs = zip(scores(method, "map_at_r", both), scores(BASELINE, "map_at_r", both), strict=True)
-        differences = [left - right for left, right in pairs]
-        rows.append(
-            CollageRow(
-                method=method,
-                seeds=len(mine),
-                map_at_r=statistics.fmean(mine_map),
-                std=statistics.stdev(mine_map) if len(mine) > 1 else 0.0,
-                to_gap=statistics.fmean(differences) if both else None,
-                precision_at_1=statistics.fmean(scores(method, "precision_at_1", mine)),
-                validation=statistics.fmean([results[member(method, seed)]["validation"] for seed in mine]),
-            )
-        )
-    rows.sort(key=lambda row: -row.map_at_r)
-    any_test: Mapping[str, Any] = next((found["test"] for found in results.values()), {})
-    return CollageResult(
-        name=series.name,
-        rows=tuple(rows),
-        failed=failed,
-        stopped=stopped,
-        folder=series.folder,
-        test_classes=int(any_test.get("classes", 0)),
-        raw_pixels=float(any_test.get("raw_pixels", {}).get("map_at_r", 0.0)),
-    )
-
-
-def _write(series: RunSeries, study: CollageResult) -> None:
-    """`poolings.csv` and `poolings.png` beside the runs and as artifacts of the parent run."""
-    if not study.rows:
-        return
-    table = io.StringIO()
-    writer = csv.DictWriter(table, list(asdict(study.rows[0])), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in study.rows)
-    replace_file(study.folder / "poolings.csv", table.getvalue().encode())
-    draw_bars(
-        [(row.method, row.map_at_r, row.std) for row in study.rows],
-        BASELINE,
-        f"collages: MAP@R on {study.test_classes} test classes",
-        study.folder / "poolings.png",
-    )
-    for file in ("poolings.csv", "poolings.png"):
-        series.tracker.log_file(series.parent, study.folder / file)
-    series.tracker.log(
-        series.parent,
-        0,
-        {f"test_map_at_r.{row.method.replace('+', '-')}": row.map_at_r for row in study.rows},
-    )
+def _log_files(series: RunSeries, result: CollageResult) -> None:
+    """Write the table and its picture, and log them with the scores in the parent run."""
+    for path in write_files(result):
+        series.tracker.log_file(series.parent.run_id, path)
+    scores = {f"test_map_at_r.{row.method.replace('+', '-')}": row.map_at_r for row in result.rows}
+    series.tracker.log(series.parent.run_id, 0, scores)

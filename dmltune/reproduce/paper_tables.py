@@ -1,13 +1,13 @@
-"""The papers' tables as data: `search_spaces/tables/NAME.yaml`, figures as they are printed.
+"""The papers' tables as data: `search_spaces/tables/NAME.yaml`, figures as printed.
 
-A table has rows (what was trained) and, for each of its data sets, columns (what was measured). A row says
-how it differs from the space of the data set, or why it cannot be trained here.
+A table has rows (what was trained) and, for each of its data sets, columns (what was measured). A row has the
+overrides of the data set's space, or the reason why it cannot be trained here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Annotated, Any, Literal
@@ -17,10 +17,10 @@ from pydantic import AfterValidator, Field, ValidationError
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.experiment.files import places
-from dmltune.experiment.files.document import Document, read_document, read_value
+from dmltune.experiment.files.document import read_document
+from dmltune.experiment.overrides import parse_overrides
 from dmltune.experiment.problems import Problem, near_or_list, problem_of, show
 from dmltune.experiment.schema.sections import Section
-
 
 TABLES = "search_spaces/tables"
 QUOTED = "quoted from its own paper, which trained it"
@@ -39,8 +39,10 @@ Printed = float | int | str | None
 
 
 class PaperColumn(Section):
-    """What of a study is beside the printed figure: `single` and `ensemble` models on the test classes,
-    `validation`, `steps` until the best weights, or the `categories` of the data.
+    """The measurement that is compared with the printed figure.
+
+    `single` or `ensemble` models on the test classes, `validation`, `steps` until the best weights, or the
+    `categories` of the data.
     """
 
     score: Literal["single", "ensemble", "validation", "steps", "categories"]
@@ -60,7 +62,7 @@ class Part(Section):
 
 
 class PaperRow(Section):
-    """`group` is the row it is compared with, `as` the row of the table `trainings` that it is."""
+    """`group` is the row that it is compared with, `as` its row in the table `trainings`."""
 
     part: str = ""
     group: str = ""
@@ -74,8 +76,9 @@ class PaperRow(Section):
 
 
 class Table(Section):
-    """`cannot`: why none of its rows can be trained; `trainings`: the table whose trainings it looks at;
-    `protocol`: that of the print. Ours is the check's, which never looks at test classes while it trains.
+    """`cannot`: why no row can be trained. `trainings`: the table whose trainings are shown.
+
+    `protocol` is that of the print. Ours is that of a check, which reads no test class while it trains.
     """
 
     about: str = ""
@@ -86,24 +89,24 @@ class Table(Section):
     trainings: str = ""
     notes: list[str] = []
     overrides: Overrides = []
-    data: dict[str, DataSet]
+    data: dict[str, DataSet] = Field(min_length=1)
     columns: dict[str, PaperColumn] = {}
     parts: dict[str, Part] = {}
-    rows: dict[str, PaperRow]
+    rows: dict[str, PaperRow] = Field(min_length=1)
 
     def columns_of(self, data: str) -> Mapping[str, PaperColumn]:
         return self.data[data].columns or self.columns
 
     def why_not(self, row: str) -> str:
-        """Why this row cannot be trained here, or nothing."""
+        """Return why this row cannot be trained here, or nothing."""
         chosen = self.rows[row]
         return QUOTED if chosen.quoted else chosen.cannot or self.cannot
 
     def baseline(self, row: str) -> str:
         return self.rows[row].group or row
 
-    def words(self, row: str, data: str) -> list[str]:
-        """The overrides of a cell: what all share first, what only it has last."""
+    def overrides_of(self, row: str, data: str) -> list[str]:
+        """Return the overrides of a cell, from those of all cells to its own."""
         chosen = self.rows[row]
         part = self.parts[chosen.part].overrides if chosen.part else []
         own = [*self.data[data].overrides, *part, *chosen.overrides, *chosen.on.get(data, [])]
@@ -112,7 +115,7 @@ class Table(Section):
 
 @dataclass(frozen=True)
 class PaperCell:
-    """One printed figure, as a fraction (or a count); `spread` is what stands behind ±."""
+    """One printed figure, as a fraction or a count; `theirs_spread` is the number after ±."""
 
     row: str
     data: str
@@ -128,18 +131,25 @@ def table_names() -> list[str]:
 
 
 def load_table(name: str | File) -> Table:
-    """The table of this name or YAML file; every mistake in it is one UserError with file and line."""
-    file = places.find_file(name, TABLES, "table")
-    shown = places.shown(file)
-    document = read_document(file, shown)
-    try:
-        return _checked(document)
-    except Problem as problem:
-        raise UserError(f"{document.place(shown, problem.paths)}: {problem}") from None
+    """Read the table of this name or YAML file. A mistake in it is a UserError with file and line."""
+    table, place = _read(name)
+    source = load_trainings(table)
+    if source.trainings:
+        raise UserError(f"{place(('trainings',))}: table {table.trainings} has no trainings of its own.")
+    for label, row in table.rows.items():
+        if (trained := row.as_ or label) not in source.rows:
+            known = near_or_list(trained, source.rows)
+            raise UserError(f"{place(('rows', label, 'as'))}: no row {show(trained)}{known}")
+    return table
+
+
+def load_trainings(table: Table) -> Table:
+    """Return the table whose trainings are shown, mostly the table itself."""
+    return _read(table.trainings)[0] if table.trainings else table
 
 
 def cells(table: Table) -> Iterator[PaperCell]:
-    """Every figure in the order of print."""
+    """Yield every figure in the order of print."""
     for row, chosen in table.rows.items():
         for data, figures in chosen.theirs.items():
             for (column, what), figure in zip(table.columns_of(data).items(), figures, strict=True):
@@ -148,55 +158,66 @@ def cells(table: Table) -> Iterator[PaperCell]:
 
 
 def digits(table: Table) -> int:
-    """How many the print has behind the point, at most."""
-    texts = [str(one) for row in table.rows.values() for listed in row.theirs.values() for one in listed]
-    return max(len(end) for text in texts for end in (re.findall(r"\.(\d+)", text) or [""]))
+    """Return the largest number of decimals in print."""
+    figures = [figure for row in table.rows.values() for listed in row.theirs.values() for figure in listed]
+    return max((len(end) for figure in figures for end in re.findall(r"\.(\d+)", str(figure))), default=0)
 
 
 def printed(figure: Printed, unit: Unit) -> tuple[float | None, float | None]:
-    """`69.29 ±0.11` in percent → (0.6929, 0.0011); thousands become ones."""
+    """Return value and spread: `69.29 ±0.11` in percent → (0.6929, 0.0011); thousands become ones."""
     if figure is None:
         return None, None
-    found = _PRINTED.fullmatch(figure) if isinstance(figure, str) else None
-    texts = found.groups() if found else (str(figure),)
-    by = {"percent": 0.01, "thousand": 1000.0, "count": 1.0}[unit]
-    value, *spread = (round(float(text) * by, 6) for text in texts)
+    match = _PRINTED.fullmatch(figure) if isinstance(figure, str) else None
+    texts = match.groups() if match else (str(figure),)
+    unit_size = {"percent": 0.01, "thousand": 1000.0, "count": 1.0}[unit]
+    value, *spread = (round(float(text) * unit_size, 6) for text in texts)
     return value, spread[0] if spread else None
 
 
 def experiment_of(table: Table, row: str, data: str, changes: list[str] | None = None) -> Experiment:
-    """What is trained for a cell, with the user's `changes` last."""
-    words = [*table.words(row, data), *(changes or [])]
-    return load_experiment(table.data[data].space, words).reference_experiment().fixed()
+    """Return the training of a cell, with the user's `changes` last."""
+    overrides = [*table.overrides_of(row, data), *(changes or [])]
+    return load_experiment(table.data[data].space, overrides).reference_experiment().fixed()
 
 
-def values_of(words: list[str]) -> dict[str, Any]:
-    """Dotted key → value of overrides: `batch={size: 112}` → batch.size."""
-    found: dict[str, Any] = {}
-    for word in words:
-        key, _, raw = word.partition("=")
-        value = read_value(raw)
-        flat = {f"{key}.{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {}
-        for old in [old for old in found if old == key or old.startswith(f"{key}.")]:
-            del found[old]
-        found |= flat or {key: value}
-    return found
+def values_of(overrides: list[str]) -> dict[str, Any]:
+    """Return dotted key → value of overrides: `batch={size: 112}` → batch.size."""
+    values: dict[str, Any] = {}
+    for override in overrides:
+        for key, value in parse_overrides([override]).items():
+            flat = (
+                {f"{key}.{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {}
+            )
+            values = {
+                old: item for old, item in values.items() if old != key and not old.startswith(f"{key}.")
+            }
+            values |= flat or {key: value}
+    return values
 
 
-def _checked(document: Document) -> Table:
+def _read(name: str | File) -> tuple[Table, Callable[[tuple[str, ...]], str]]:
+    """Return the table, and a function from the path of a key to its file and line."""
+    file = places.find_file(name, TABLES, "table")
+    shown = places.shown(file)
+    document = read_document(file, shown)
     try:
-        table = Table.model_validate(document.tree)
-    except ValidationError as error:
-        raise problem_of(error, Table) from None
-    for data in table.data:
-        if not table.columns_of(data):
-            raise Problem(f"data {data} has no columns. Add columns to it or to the table.", ("data", data))
-    for name, row in table.rows.items():
-        _check_row(table, name, row)
-    return table
+        try:
+            table = Table.model_validate(document.tree)
+        except ValidationError as error:
+            raise problem_of(error, Table) from None
+        for data in table.data:
+            if not table.columns_of(data):
+                raise Problem(
+                    f"data {data} has no columns. Add columns to it or to the table.", ("data", data)
+                )
+        for label, row in table.rows.items():
+            _validate_row(table, label, row)
+    except Problem as problem:
+        raise UserError(f"{document.place(shown, problem.paths)}: {problem}") from None
+    return table, lambda path: document.place(shown, [path])
 
 
-def _check_row(table: Table, name: str, row: PaperRow) -> None:
+def _validate_row(table: Table, name: str, row: PaperRow) -> None:
     path = ("rows", name)
     for key, value, known in (
         ("part", row.part, list(table.parts)),
@@ -210,9 +231,9 @@ def _check_row(table: Table, name: str, row: PaperRow) -> None:
                 hint = near_or_list(data, table.data)
                 raise Problem(f"no data {show(data)} in this table{hint}", (*path, key, data))
     for data, figures in row.theirs.items():
-        if len(figures) != (wanted := len(table.columns_of(data))):
+        if len(figures) != (columns := len(table.columns_of(data))):
             raise Problem(
-                f"{name} must have a figure or null for each of the {wanted} columns of {data}; "
+                f"{name} must have a figure or null for each of the {columns} columns of {data}; "
                 f"got {len(figures)}.",
                 (*path, "theirs", data),
             )

@@ -1,4 +1,4 @@
-"""The studies' pictures: the token space under both poolings; bars with a spread."""
+"""Pictures of the studies: the token space under both poolings, and bars with a spread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLOUR, BASELINE_COLOUR = "#1f77b4", "#555555"
 
 
 def draw_spaces(outcomes: Sequence[SyntheticResult], path: Path) -> Path:
-    """Side by side: tokens, validation samples with the hulls of the classes, prototypes."""
+    """Draw tokens, validation samples, hulls of the classes and prototypes, a panel for each pooling."""
     figure = _figure(4.6 * len(outcomes), 5.0)
     grid: Sequence[Axes] = figure.subplots(1, len(outcomes), sharex=True, sharey=True, squeeze=False)[0]
     for axis, outcome in zip(grid, outcomes, strict=True):
@@ -36,33 +36,16 @@ def _space(axis: Axes, outcome: SyntheticResult) -> None:
         points = outcome.emb_ND[outcome.labels_N == label].numpy()
         corners = points[ConvexHull(points, qhull_options="QJ").vertices]
         axis.fill(*corners.T, color=colours[label], alpha=0.35, lw=1.0)
-        axis.scatter(
-            points[:, 0],
-            points[:, 1],
-            color=[colours[label]],
-            s=5,
-            lw=0,
-            label="samples" if not label else None,
-        )
+        names = (None, None) if label else ("samples", "tokens of a class")
+        axis.scatter(*points.T, color=[colours[label]], s=5, lw=0, label=names[0])
         tokens = own[TOKENS_EACH * label : TOKENS_EACH * (label + 1)]
-        axis.scatter(
-            tokens[:, 0], tokens[:, 1], color=[colours[label]], marker="^", s=28, edgecolors="black", lw=0.4,
-            label="tokens of a class" if not label else None,
-        )  # fmt: skip
+        edge = {"edgecolors": "black", "lw": 0.4}
+        axis.scatter(*tokens.T, color=[colours[label]], marker="^", s=28, label=names[1], **edge)
     shared = outcome.tokens_TD[TOKENS_EACH * CLASSES :].numpy()
-    axis.scatter(shared[:, 0], shared[:, 1], color="black", marker="X", s=48, label="shared tokens", zorder=3)
+    axis.scatter(*shared.T, color="black", marker="X", s=48, label="shared tokens", zorder=3)
     if outcome.prototypes_MD is not None:
         prototypes = outcome.prototypes_MD.numpy()
-        axis.scatter(
-            prototypes[:, 0],
-            prototypes[:, 1],
-            color="red",
-            marker="+",
-            s=30,
-            lw=0.9,
-            label="prototypes",
-            zorder=3,
-        )
+        axis.scatter(*prototypes.T, color="red", marker="+", s=30, lw=0.9, label="prototypes", zorder=3)
     axis.set_aspect("equal")
     axis.set_xlim(-BOUND * 1.08, BOUND * 1.08)
     axis.set_ylim(-BOUND * 1.08, BOUND * 1.08)
@@ -74,7 +57,7 @@ def _space(axis: Axes, outcome: SyntheticResult) -> None:
 
 
 def draw_bars(rows: Sequence[tuple[str, float, float]], baseline: str, title: str, path: Path) -> Path:
-    """(name, share, spread) as horizontal bars in percent, the first on top."""
+    """Draw (name, share, spread) as horizontal bars in percent, the first on top."""
     figure = _figure(6.4, 1.0 + 0.27 * len(rows))
     axis: Axes = figure.subplots()
     names = [name for name, _, _ in rows]

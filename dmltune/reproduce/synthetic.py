@@ -1,13 +1,13 @@
-"""The synthetic study (§5.3.1): what pooling does to classes made of tokens of their own and shared ones.
+"""The synthetic study (§5.3.1): pooling of samples that have tokens of their class and shared tokens.
 
 A sample is 50 tokens drawn with replacement: a share μ̃ ~ N(0.5, 0.1) from the 4 of its class, the rest from 4
-that all 16 classes share. Nothing but the tokens learns (and the prototypes of GSP): this is metric learning
-with a perfect backbone. What the text leaves open is chosen here:
+that all 16 classes share. Only the tokens and the prototypes of GSP are trained: this is metric learning with
+a perfect backbone. The text leaves these open:
 
-dimensions   2, so that the picture is the space and not a projection of it. It matters: in 3 dimensions there
-             is room for 16 classes around the shared tokens, and average pooling finds it too (96 % MAP@R)
-loss         C2 with the margins 0 and 0.3, the bound of a token. It matters as well: with a margin of 0.1
-             average pooling separates the classes slowly (76 % after 3,000 steps, still rising)
+dimensions   2: the picture shows the space itself. In 3 dimensions there is room for 16 classes around the
+             shared tokens, and average pooling separates them too (96 % MAP@R)
+loss         C2 with the margins 0 and 0.3, the bound of a token. With a margin of 0.1 average pooling
+             separates the classes slowly (76 % after 3,000 steps, still rising)
 GSP          a prototype for each class, μ 0.1 (below the least share of own tokens), ε 40 (distances are a
              tenth of those between unit vectors)
 epoch        50 batches; validation on 20 new samples of each class
@@ -45,7 +45,7 @@ PROTOTYPES, MU, EPSILON = CLASSES, 0.1, 40.0
 
 @dataclass(frozen=True)
 class SyntheticResult:
-    """The best validation of one training: its figures, and the space as it was then."""
+    """The best validation of one training: its figures, and the space at that step."""
 
     pooling: str
     seed: int
@@ -61,7 +61,7 @@ class SyntheticResult:
 
 
 class Tokens(nn.Module):
-    """Trainable tokens and the pooling that makes one point of a sample."""
+    """Trainable tokens, and the pooling that maps a sample to a point."""
 
     def __init__(self, pooling: Pooling) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Tokens(nn.Module):
 
 
 def sample_tokens(labels_B: Tensor, generator: torch.Generator) -> Tensor:
-    """(B, N) which tokens each sample consists of: those of class c are 4c … 4c + 3, the shared ones last."""
+    """Return the tokens of each sample, (B, N). Those of class c are 4c … 4c + 3, the shared ones last."""
     mix_B = (MIX_MEAN + MIX_SPREAD * torch.randn(len(labels_B), generator=generator)).clamp(0, 1)
     own_B = (mix_B * SAMPLE).round().long()
     which_BN = torch.randint(TOKENS_EACH, (len(labels_B), SAMPLE), generator=generator)
@@ -88,7 +88,7 @@ def sample_tokens(labels_B: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def train(pooling: str, seed: int, max_steps: int = MAX_STEPS) -> SyntheticResult:
-    """Until MAP@R has not improved for 30 epochs. Samples are the same for all poolings of a seed."""
+    """Train until MAP@R has not improved for 30 epochs. Poolings of a seed have the same samples."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = Tokens(_pooling(pooling))
@@ -112,11 +112,11 @@ def train(pooling: str, seed: int, max_steps: int = MAX_STEPS) -> SyntheticResul
         if step % EPOCH == 0 or step == max_steps:
             now = _validate(model, pooling, seed, step, chosen_NN, labels_N)
             best, idle = (now, 0) if now.map_at_r > best.map_at_r else (best, idle + 1)
-    return _judged(best, step)
+    return _with_hulls(best, step)
 
 
 def study(seeds: int, max_steps: int = MAX_STEPS) -> Iterator[SyntheticResult]:
-    """Every pooling with every seed."""
+    """Yield the result of every pooling with every seed."""
     for seed in range(seeds):
         for pooling in POOLINGS:
             yield train(pooling, seed, max_steps)
@@ -140,14 +140,14 @@ def _validate(
     )
 
 
-def _judged(outcome: SyntheticResult, steps: int) -> SyntheticResult:
-    """With the figures that only the best validation needs."""
-    meet_CC = hulls_overlap(outcome.emb_ND, outcome.labels_N)
+def _with_hulls(outcome: SyntheticResult, steps: int) -> SyntheticResult:
+    """Return the best validation with its figures of hulls."""
+    overlap_CC = hulls_overlap(outcome.emb_ND, outcome.labels_N)
     return SyntheticResult(
         **vars(outcome)
         | {
             "points_in_foreign_hulls": convex_hull_overlap(outcome.emb_ND, outcome.labels_N),
-            "overlapping_hulls": int(meet_CC.triu(1).sum()),
+            "overlapping_hulls": int(overlap_CC.triu(1).sum()),
             "steps": steps,
         }
     )

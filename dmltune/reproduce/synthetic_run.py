@@ -1,4 +1,4 @@
-"""The synthetic study as one tracked run: every training, the means, the picture."""
+"""The synthetic study as one tracked run with the means and the picture."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from dmltune.reproduce.synthetic import (
     SyntheticResult,
     study,
 )
+from dmltune.runs import TrackedRun
 from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
 
 
 @dataclass(frozen=True)
 class SyntheticRow:
-    """One pooling: means over the seeds as fractions; the last two have an entry for each seed."""
+    """One pooling: means over the seeds as fractions; tuples have an entry for each seed."""
 
     pooling: str
     map_at_r: float
@@ -57,9 +58,9 @@ def run_synthetic(
     seeds: int = 3,
     steps: int | None = None,
     store: Store | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    log: Callable[[str], None] = lambda text: None,
 ) -> SyntheticStudy:
-    """A minute or two on one core, so it is not resumed: the same name is run again in its place."""
+    """Run the study, a minute or two on one core. It is not resumed: the same name runs it again."""
     store, limit = store or Store.at(), MAX_STEPS if steps is None else steps
     folder = store.search_folder(validated_name(name))
     tracker = Tracker(store)
@@ -69,41 +70,35 @@ def run_synthetic(
         "patience": PATIENCE, "loss.neg_margin": MARGIN,
         "gsp.prototypes": PROTOTYPES, "gsp.mu": MU, "gsp.epsilon": EPSILON,
     }  # fmt: skip
-    run_id = tracker.open_run(
-        tracker.experiment("synthetic"),
-        name,
-        key={"dmltune.search": name, "dmltune.number": "parent"},
-        params=settings,
-        tags={**version_tags(), "dmltune.role": "reproduction", "dmltune.state": "running"},
+    experiment_id = tracker.experiment("synthetic")
+    run = TrackedRun.open(
+        tracker, experiment_id, name, role="reproduction", params=settings, about=version_tags()
     )
-    outcomes: list[SyntheticResult] = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a step takes a millisecond or two
     try:
+        outcomes = []
         for outcome in study(seeds, limit):
             outcomes.append(outcome)
-            say(
+            log(
                 f"{outcome.pooling}, seed {outcome.seed}: MAP@R {100 * outcome.map_at_r:.1f} %, "
                 f"{outcome.overlapping_hulls} pairs of hulls overlap, {outcome.steps} steps"
             )
-            found = {
-                f"map_at_r.{outcome.pooling}": outcome.map_at_r,
-                f"points_in_foreign_hulls.{outcome.pooling}": outcome.points_in_foreign_hulls,
-                f"overlapping_hulls.{outcome.pooling}": float(outcome.overlapping_hulls),
-            }
-            tracker.log(run_id, outcome.seed, found)
+            figures = ("map_at_r", "points_in_foreign_hulls", "overlapping_hulls")
+            metrics = {f"{key}.{outcome.pooling}": float(getattr(outcome, key)) for key in figures}
+            tracker.log(run.run_id, outcome.seed, metrics)
         drawn = [outcome for outcome in outcomes if outcome.seed == 0]
         picture = draw_spaces(drawn, folder / "synthetic.png")
-        tracker.log_file(run_id, picture)
+        tracker.log_file(run.run_id, picture)
     except BaseException as error:
-        tracker.close_run(run_id, "interrupted", f"{type(error).__name__}: {error}".splitlines()[0])
+        run.interrupt(f"{type(error).__name__}: {error}".splitlines()[0])
         raise
     finally:
         torch.set_num_threads(threads)
-    tracker.close_run(run_id, "complete")
-    rows = tuple(_row([one for one in outcomes if one.pooling == pooling]) for pooling in POOLINGS)
+    run.end("complete")
+    rows = tuple(_row([each for each in outcomes if each.pooling == pooling]) for pooling in POOLINGS)
     score = {row.pooling: row.map_at_r for row in rows}
-    hulls = next(one.overlapping_hulls for one in drawn if one.pooling == "gsp")
+    hulls = next(outcome.overlapping_hulls for outcome in drawn if outcome.pooling == "gsp")
     return SyntheticStudy(name, rows, score["gsp"] - score["gap"], 0, hulls, picture)
 
 

@@ -1,186 +1,203 @@
-"""Ours beside theirs: for every printed figure what this store has measured, or why it has nothing."""
+"""A paper's table as a document: beside every printed figure the measured one, or the reason without one."""
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dmltune.check.document import ConfigurationResult, Figure
 from dmltune.data import catalog
 from dmltune.reproduce.paper_tables import PaperCell, Table, cells, digits, values_of
-from dmltune.reproduce.table_studies import FACTS, Beside, TableCheck, key_of, missing, study_name
-from dmltune.tables.finished_checks import Checked
+from dmltune.reproduce.table_studies import (
+    FACTS,
+    TableCheck,
+    TableSelection,
+    key_of,
+    missing,
+    study_name,
+)
+from dmltune.tables.finished_checks import FinishedCheck
 
 
-def document(asked: Beside, found: Sequence[Checked], data_root: Path | None) -> dict[str, Any]:
-    """The table as plain values: every figure of print and what is beside it; scores are fractions."""
-    by_name = {one.name: one for one in found}
-    away = {data: reason for data in asked.data if (reason := missing(asked.table, data, data_root))}
-    listed = [one for one in cells(asked.table) if one.row in asked.rows and one.data in asked.data]
-    studies = [(study, by_name.get(study.name)) for study in asked.studies()]
+@dataclass(frozen=True)
+class OurCell:
+    """What stands below a printed figure. `state` is done, partly, not run, failed, …"""
+
+    ours: Figure = None
+    low: Figure = None
+    high: Figure = None
+    models: int = 0
+    study: str = ""
+    reason: str = ""
+    state: str = "done"
+
+
+def document(
+    selection: TableSelection, checks: Sequence[FinishedCheck], data_root: Path | None
+) -> dict[str, Any]:
+    """Return the table as JSON types; scores are fractions."""
+    table, source = selection.table, selection.source
+    view = _View(selection, {check.name: check for check in checks}, data_root)
     return {
-        "table": asked.name,
-        "about": asked.table.about,
-        "source": asked.table.source,
-        "protocol": asked.table.protocol,
-        "unit": asked.table.unit,
-        "digits": digits(asked.table),
-        "notes": list(asked.table.notes),
+        "table": selection.name,
+        "about": table.about,
+        "source": table.source,
+        "protocol": table.protocol,
+        "unit": table.unit,
+        "digits": digits(table),
+        "notes": list(table.notes),
         "data": [
             {
                 "label": data,
-                "name": asked.table.data[data].name,
-                "columns": list(asked.table.columns_of(data)),
-                "missing": away.get(data, ""),
+                "name": table.data[data].name,
+                "columns": list(table.columns_of(data)),
+                "missing": view.missing[data],
             }
-            for data in asked.data
+            for data in selection.data
         ],
         "rows": [
             {
-                "row": row,
-                "part": asked.table.parts[chosen.part].about if chosen.part else "",
-                "cannot": asked.source.why_not(asked.trained_as(row)),
-                "note": chosen.note,
+                "row": label,
+                "part": table.parts[row.part].about if row.part else "",
+                "cannot": source.why_not(selection.trained_as(label)),
+                "note": row.note,
             }
-            for row in asked.rows
-            for chosen in [asked.table.rows[row]]
+            for label, row in table.rows.items()
+            if label in selection.rows
         ],
-        "cells": [_cell(asked, one, by_name, away, data_root) for one in listed],
+        "cells": [
+            asdict(cell) | asdict(view.cell(cell))
+            for cell in cells(table)
+            if cell.row in selection.rows and cell.data in selection.data
+        ],
         "gains": [
-            gain for row in asked.rows for data in asked.data if (gain := _gain(asked, row, data, by_name))
+            gain for row in selection.rows for data in selection.data if (gain := view.gain(row, data))
         ],
-        "studies": [_study(asked, study, checked) for study, checked in studies],
+        "studies": [view.study(study) for study in selection.studies()],
     }
 
 
-def configuration(checked: Checked | None, row: str) -> Mapping[str, Any] | None:
-    """A row among the configurations of its check; equal ones have been merged under one key."""
-    listed: Sequence[Mapping[str, Any]] = checked.document["configurations"] if checked else ()
-    return next((one for one in listed if one["key"] == key_of(row) or row in one["labels"]), None)
+def result_of(check: FinishedCheck | None, row: str) -> ConfigurationResult | None:
+    """Return the result of a row; rows with equal configurations share one under the key of the first."""
+    results = check.document.configurations if check else ()
+    return next((result for result in results if result.key == key_of(row) or row in result.labels), None)
 
 
-def _cell(
-    asked: Beside,
-    cell: PaperCell,
-    by_name: Mapping[str, Checked],
-    away: Mapping[str, str],
-    data_root: Path | None,
-) -> dict[str, Any]:
-    row = asked.trained_as(cell.row)
-    ours: dict[str, Any] = {"ours": None, "low": None, "high": None, "models": 0, "study": "", "reason": ""}
-    made = {**vars(cell), **ours}
-    if reason := asked.source.why_not(row):
-        return {**made, "state": "cannot", "reason": reason}
-    if asked.table.protocol == FACTS:
-        if cell.data in away:
-            return {**made, "state": "data missing", "reason": away[cell.data]}
-        return {**made, "ours": _fact(asked.table, cell, data_root), "state": "done"}
-    name = study_name(asked.prefix, cell.data, asked.source.baseline(row))
-    checked = by_name.get(name)
-    found = configuration(checked, row)
-    if checked is None or found is None:
-        state, reason = ("data missing", away[cell.data]) if cell.data in away else ("not run", "")
-        return {**made, "state": state, "reason": reason}
-    models = found["models"]
-    value = _value(cell, found)
-    made |= {"study": name, "models": len(models), **value}
-    failed = [reason for member, reason in checked.document["failed"].items() if _member_of(member, found)]
-    if not models:
-        state = "failed" if failed else "not run"
-        return {**made, "state": state, "reason": failed[0] if failed else ""}
-    if value["ours"] is None:
-        return {**made, "state": "not measured", "reason": f"a check does not measure {cell.column}"}
-    planned = checked.document["folds"] * checked.document["repeats"]
-    if len(models) < planned:
-        return {**made, "state": "partly", "reason": f"{len(models)} of {planned} models"}
-    return {**made, "state": "done"}
+class _View:
+    """A selection beside the finished checks of a store."""
 
+    def __init__(
+        self, selection: TableSelection, checks: Mapping[str, FinishedCheck], data_root: Path | None
+    ) -> None:
+        self._selection, self._checks, self._data_root = selection, checks, data_root
+        self.missing = {data: missing(selection.table, data, data_root) for data in selection.data}
 
-def _member_of(member: str, found: Mapping[str, Any]) -> bool:
-    return re.fullmatch(rf"{re.escape(found['key'])}-fold\d+-seed\d+", member) is not None
+    def cell(self, cell: PaperCell) -> OurCell:
+        row, away = self._selection.trained_as(cell.row), self.missing[cell.data]
+        if reason := self._selection.source.why_not(row):
+            return OurCell(state="cannot", reason=reason)
+        if self._selection.table.protocol == FACTS:
+            return OurCell(state="data missing", reason=away) if away else OurCell(self._categories(cell))
+        check = self._check(cell.data, row)
+        result = result_of(check, row)
+        if check is None or result is None:
+            return OurCell(state="data missing" if away else "not run", reason=away)
+        return _cell_of(cell, check, result)
 
-
-def _value(cell: PaperCell, found: Mapping[str, Any]) -> dict[str, Any]:
-    """`ours` with the ends of its interval, as far as they are known."""
-    models = found["models"]
-    if cell.score in ("single", "ensemble"):
-        figure = (found.get(cell.score) or {}).get(cell.metric) or {}
-        return {
-            "ours": _known(figure.get("mean")),
-            "low": _known(figure.get("low")),
-            "high": _known(figure.get("high")),
+    def gain(self, row: str, data: str) -> dict[str, Any] | None:
+        """Return the difference to the row's baseline: theirs as printed, ours by the paired comparison."""
+        table, trained = self._selection.table, self._selection.trained_as(row)
+        baseline = self._selection.source.baseline(trained)
+        check = self._check(data, trained)
+        result = result_of(check, trained)
+        versus = result.versus_baseline if result else None
+        if check is None or versus is None or baseline == trained or table.trainings:
+            return None
+        metric = check.document.metric
+        printed = {
+            cell.row: cell.theirs
+            for cell in cells(table)
+            if cell.data == data and cell.score == "single" and cell.metric == metric
         }
-    key = "step" if cell.score == "steps" else "validation"
-    numbers = [number for model in models if (number := _known(model.get(key))) is not None]
-    return {"ours": statistics.fmean(numbers) if numbers else None, "low": None, "high": None}
+        theirs, base = printed.get(row), printed.get(baseline)
+        return {
+            "row": row,
+            "data": data,
+            "baseline": baseline,
+            "metric": metric,
+            "theirs": None if theirs is None or base is None else round(theirs - base, 6),
+            "ours": versus.difference,
+            "low": versus.low,
+            "high": versus.high,
+            "p": versus.p_holm,
+        }
+
+    def study(self, study: TableCheck) -> dict[str, Any]:
+        """Return a check, and its settings that differ from the table's."""
+        check = self._checks.get(study.name)
+        facts = {
+            "study": study.name,
+            "data": study.data,
+            "baseline": study.baseline,
+            "rows": list(study.rows),
+        }
+        if check is None:
+            return facts | {"state": "not run"}
+        complete = all(result_of(check, row) for row in study.rows)
+        tree = check.document.to_dict()
+        shown = ("commit", "fingerprint", "protocol", "folds", "repeats", "failed", "again", "warning")
+        return {
+            **facts,
+            "state": "stopped" if check.document.stopped else "done" if complete else "partly",
+            "run_id": check.run_id,
+            **{key: tree.get(key) for key in shown},
+            "changes": changes(self._selection.source, study, check),
+        }
+
+    def _check(self, data: str, row: str) -> FinishedCheck | None:
+        baseline = self._selection.source.baseline(row)
+        return self._checks.get(study_name(self._selection.prefix, data, baseline))
+
+    def _categories(self, cell: PaperCell) -> float:
+        name = self._selection.table.data[cell.data].name
+        return float(len(catalog.files(name, "train", self._data_root)[0].category_names))
 
 
-def _fact(table: Table, cell: PaperCell, data_root: Path | None) -> float:
-    images, _ = catalog.files(table.data[cell.data].name, "train", data_root)
-    return float(len(images.category_names))
+def _cell_of(cell: PaperCell, check: FinishedCheck, result: ConfigurationResult) -> OurCell:
+    models, planned = len(result.models), check.document.folds * check.document.repeats
+    if not models:
+        member = re.compile(rf"{re.escape(result.key)}-fold\d+-seed\d+")
+        failed = [reason for name, reason in check.document.failed.items() if member.fullmatch(name)]
+        return OurCell(study=check.name, state="failed" if failed else "not run", reason="".join(failed[:1]))
+    ours, low, high = _figure(cell, result)
+    state, reason = "done", ""
+    if ours is None:
+        state, reason = "not measured", f"a check does not measure {cell.column}"
+    elif models < planned:
+        state, reason = "partly", f"{models} of {planned} models"
+    return OurCell(ours, low, high, models, check.name, reason, state)
 
 
-def _gain(asked: Beside, row: str, data: str, by_name: Mapping[str, Checked]) -> dict[str, Any] | None:
-    """What a row is above its baseline: theirs by the figures of print, ours by the paired comparison."""
-    trained = asked.trained_as(row)
-    baseline = asked.source.baseline(trained)
-    checked = by_name.get(study_name(asked.prefix, data, baseline))
-    found = configuration(checked, trained)
-    versus = (found or {}).get("versus_baseline")
-    if checked is None or not versus or baseline == trained or asked.table.trainings:
-        return None
-    printed = {
-        one.row: one.theirs
-        for one in cells(asked.table)
-        if one.data == data and one.score == "single" and one.metric == checked.document["metric"]
-    }
-    mine, base = printed.get(row), printed.get(baseline)
-    return {
-        "row": row,
-        "data": data,
-        "baseline": baseline,
-        "metric": checked.document["metric"],
-        "theirs": None if mine is None or base is None else round(mine - base, 6),
-        "ours": _known(versus["difference"]),
-        "low": _known(versus.get("low")),
-        "high": _known(versus.get("high")),
-        "p": _known(versus.get("p_holm")),
-    }
+def _figure(cell: PaperCell, result: ConfigurationResult) -> tuple[Figure, Figure, Figure]:
+    """Return our figure and the ends of its interval, as far as they are known."""
+    if cell.score in ("single", "ensemble"):
+        figure = getattr(result, cell.score).get(cell.metric)
+        return (figure.mean, figure.low, figure.high) if figure else (None, None, None)
+    values = [model.step if cell.score == "steps" else model.validation for model in result.models]
+    known = [value for value in values if value is not None]
+    return (statistics.fmean(known) if known else None), None, None
 
 
-def _study(asked: Beside, study: TableCheck, checked: Checked | None) -> dict[str, Any]:
-    """A check and how what it trained differs from the table's settings."""
-    made = {"study": study.name, "data": study.data, "baseline": study.baseline, "rows": list(study.rows)}
-    if checked is None:
-        return {**made, "state": "not run"}
-    document = checked.document
-    there = [row for row in study.rows if configuration(checked, row)]
-    kept = ("commit", "fingerprint", "protocol", "folds", "repeats", "failed", "again", "warning")
-    return {
-        **made,
-        "state": "stopped"
-        if document.get("stopped")
-        else "done"
-        if len(there) == len(study.rows)
-        else "partly",
-        "run_id": checked.run_id,
-        **{key: document.get(key) for key in kept},
-        "changes": changes(asked.source, study, checked),
-    }
-
-
-def changes(source: Table, study: TableCheck, checked: Checked) -> dict[str, Any]:
-    """Dotted key → value of what was trained otherwise than the table says."""
-    found: dict[str, Any] = {}
+def changes(source: Table, study: TableCheck, check: FinishedCheck) -> dict[str, Any]:
+    """Return dotted key → value of what was trained otherwise than the table says."""
+    changed: dict[str, Any] = {}
     for row in study.rows:
-        trained = (configuration(checked, row) or {}).get("values", {})
-        own = values_of(source.words(row, study.data))
-        found |= {key: value for key, value in trained.items() if key not in own or own[key] != value}
-    return found
-
-
-def _known(number: Any) -> float | None:
-    return None if number is None or not math.isfinite(number) else float(number)
+        result = result_of(check, row)
+        own = values_of(source.overrides_of(row, study.data))
+        trained = result.values if result else {}
+        changed |= {key: value for key, value in trained.items() if key not in own or own[key] != value}
+    return changed

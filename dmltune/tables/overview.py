@@ -147,7 +147,7 @@ def _cells(check: FinishedCheck, metrics: Sequence[str], ensemble: bool) -> list
 
 
 def title(document: CheckDocument, result: ConfigurationResult) -> str:
-    """Return `ccp winner` for the winner of a search of cub-ccp. A row of a paper's table has its own name."""
+    """Return `ccp winner` for a search of cub-ccp; a row of a paper's table has its own name."""
     labels = result.labels or (result.key,)
     if own := [label for label in labels if not ROLES.fullmatch(label)]:
         return " = ".join(own)

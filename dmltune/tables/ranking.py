@@ -6,6 +6,7 @@ compared with Welch's test.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ def ranked(candidates: Sequence[tuple[Scores, float]], level: float = LEVEL) -> 
     """
     order = sorted(range(len(candidates)), key=lambda index: -candidates[index][1])
     scores = [candidates[index][0] for index in order[:3]]
-    p = corrected([p_value(left, right) for left, right in zip(scores, scores[1:], strict=False)])
+    p = corrected([p_value(left, right) for left, right in itertools.pairwise(scores)])
     marks = ["", ""]
     if p and p[0] is not None and p[0] < 1 - level:
         marks[0] = "best"

@@ -116,6 +116,16 @@ def test_a_value_of_a_program_is_validated_like_one_of_a_file() -> None:
     for text in ("\ud800", "\x00", "a" * 5000):
         with pytest.raises(UserError, match=r"^about: "):
             Experiment.from_dict({**tree, "about": text})
+    for key in ("max_steps", "search.batch.size.int"):
+        with pytest.raises(UserError, match="must fit 64 bits"):
+            Experiment.from_dict(
+                {
+                    **tree,
+                    key.split(".")[0]: 10**400
+                    if key == "max_steps"
+                    else {"batch.size": {"int": [1, 10**400]}},
+                }
+            )
 
 
 def test_files_that_are_no_settings_are_listed_with_an_error_and_do_not_block(write: Write) -> None:
@@ -164,7 +174,7 @@ def test_a_folder_of_spaces_that_loops_or_cannot_be_read_is_passed_over_or_told(
         ("runtime_env: {env_vars: 3}", "runtime_env: env_vars must be a mapping of texts"),
         ("runtime_env: {env_vars: {A: 1}}", "runtime_env: env_vars must be a mapping of texts"),
         ("runtime_env: {py_modules: x}", "runtime_env: py_modules must be a list of texts"),
-        ("name: a/b", "a name must be letters"),
+        ("name: a/b", "name: it must be letters"),
     ],
 )
 def test_a_job_that_could_not_be_submitted_names_its_file(write: Write, line: str, expected: str) -> None:

@@ -29,7 +29,7 @@ Message = Callable[..., str]
         ("{int: [1.0, 4]}", "the bounds of an int must be whole numbers; got [1.0, 4]. Write 1."),
         (
             "{int: [1.5, 4]}",
-            "the bounds of an int must be whole numbers; got [1.5, 4]. Round them, or write float",
+            "the bounds of an int must be whole numbers; got [1.5, 4]. Round them, or write float.",
         ),
         ("{flot: [0.1, 1]}", "unknown key 'flot' in search.loss.neg_margin; did you mean 'float'?"),
         ("{float: [0.1, 1], lg: true}", "unknown key 'lg' in search.loss.neg_margin; did you mean 'log'?"),

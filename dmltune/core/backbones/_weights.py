@@ -27,11 +27,11 @@ def load_tensors(module: nn.Module, tensors: dict[str, Tensor], source: str) -> 
         name for name, value in wanted.items() if name not in tensors or tensors[name].shape != value.shape
     ]
     if bad:
-        asked = ", ".join(_line(name, own[name]) for name in bad[:3])
-        there = ", ".join(_line(name, value) for name, value in list(tensors.items())[:3])
+        expected = ", ".join(_line(name, own[name]) for name in bad[:3])
+        available = ", ".join(_line(name, value) for name, value in list(tensors.items())[:3])
         raise UserError(
             f"weights {source} do not fit this backbone: {len(bad)} of {len(wanted)} tensors are missing "
-            f"or have another shape, first {asked}; the file starts with {there}"
+            f"or have another shape, first {expected}; the file starts with {available}"
         )
     module.load_state_dict({name: tensors[name] for name in own if name in tensors}, strict=False)
 

@@ -67,9 +67,9 @@ class FromPml(nn.Module):
         missing = [name for name in needed if name not in values]
         if missing:
             raise UserError(f"pml/{self.model} needs {' and '.join(missing)}")
-        _hush()
+        _ignore_warnings()
         given = {theirs: values.pop(ours) for theirs, ours in _given(self.loss_class).items()}
-        with self._said_in_a_line():
+        with self._errors_in_one_line():
             self.loss = self.loss_class(**given, **values)
         self.miner = None if miner is None else _miner(miner)
         _register_plain_tensors(self.loss)
@@ -90,7 +90,7 @@ class FromPml(nn.Module):
         others: dict[str, Any] = {}
         if refs_RD is not None:
             others = {"ref_emb": refs_RD.to(emb_BD.dtype), "ref_labels": ref_labels_R}
-        with self._said_in_a_line(), self._own_draws(emb_BD) if self.random else nullcontext():
+        with self._errors_in_one_line(), self._own_draws(emb_BD) if self.random else nullcontext():
             picked = None if self.miner is None else self.miner(emb_BD, labels_B, **others)
             value: Tensor = self.loss(emb_BD, labels_B, picked, **others)
         _forget_graphs(self.loss)
@@ -107,7 +107,7 @@ class FromPml(nn.Module):
             yield
 
     @contextmanager
-    def _said_in_a_line(self) -> Iterator[None]:
+    def _errors_in_one_line(self) -> Iterator[None]:
         try:
             yield
         except (AssertionError, TypeError, ValueError) as problem:
@@ -237,7 +237,7 @@ def _calls(loss_class: Any, helper: str) -> bool:
     return helper in loss_class.compute_loss.__code__.co_names
 
 
-def _hush() -> None:
+def _ignore_warnings() -> None:
     """Ignore what the library is warned of by numpy and torch: nobody who uses it can act on that."""
     library = "pytorch_metric_learning"
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=library)

@@ -37,6 +37,6 @@ class ProxyAnchor(ProxyLoss):
         return pull_C.sum() / own_BC.any(0).sum().clamp(min=1) + push_C.mean()
 
 
-def _log_one_plus_sum(exponent_BC: Tensor, kept_BC: Tensor) -> Tensor:
+def _log_one_plus_sum(exponent_BC: Tensor, chosen_BC: Tensor) -> Tensor:
     """log(1 + Σ_i exp(e_ic)) over the kept samples, (C,): a first row of zeros is the 1."""
-    return F.pad(exponent_BC.masked_fill(~kept_BC, -torch.inf), (0, 0, 1, 0)).logsumexp(0)
+    return F.pad(exponent_BC.masked_fill(~chosen_BC, -torch.inf), (0, 0, 1, 0)).logsumexp(0)

@@ -66,10 +66,12 @@ def _slopes(
     bound_BP, place_BP = torch.where(positive_BR, dist_BR + margin, -torch.inf).topk(most, dim=1)
     bound_BP, place_BP = bound_BP.flip(1), place_BP.flip(1)
     near_BR = torch.where(negative_BR, dist_BR, torch.inf)
-    kept_BR = torch.searchsorted(bound_BP, near_BR, right=True)  # positives this negative does not violate
-    counts_BQ = kept_BR.new_zeros(len(dist_BR), most + 1)
-    counts_BQ.scatter_add_(1, kept_BR, torch.ones_like(kept_BR))
+    satisfied_BR = torch.searchsorted(
+        bound_BP, near_BR, right=True
+    )  # positives this negative does not violate
+    counts_BQ = satisfied_BR.new_zeros(len(dist_BR), most + 1)
+    counts_BQ.scatter_add_(1, satisfied_BR, torch.ones_like(satisfied_BR))
     pulls_BP = counts_BQ.cumsum(1)[:, :-1]
-    slope_BR = (kept_BR - most).to(dist_BR.dtype)
+    slope_BR = (satisfied_BR - most).to(dist_BR.dtype)
     slope_BR.scatter_add_(1, place_BP, pulls_BP.to(dist_BR.dtype))
     return slope_BR, pulls_BP.sum()

@@ -72,9 +72,9 @@ class Xbm(References):
     def _enqueue(self, emb_BD: Tensor, labels_B: Tensor) -> None:
         """Over the oldest items; of a batch larger than the memory the last S samples stay."""
         count = len(labels_B)
-        kept = torch.arange(max(0, count - self.size), count, device=labels_B.device)
-        slots = (self.next_slot + kept) % self.size
-        self.memory[slots] = emb_BD[kept].to(self.memory.dtype)
-        self.memory_labels[slots] = labels_B[kept]
+        recent = torch.arange(max(0, count - self.size), count, device=labels_B.device)
+        slots = (self.next_slot + recent) % self.size
+        self.memory[slots] = emb_BD[recent].to(self.memory.dtype)
+        self.memory_labels[slots] = labels_B[recent]
         self.next_slot.add_(count).remainder_(self.size)
         self.held.add_(count).clamp_(max=self.size)

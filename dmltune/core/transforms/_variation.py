@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dmltune.core.geometry import l2_normalise
 
-_KEPT = 0.99
+_MOMENTUM = 0.99
 """How much of the covariance a batch leaves as it was."""
 _EVERY = 10
 """Updates between two eigendecompositions; the subspace moves slowly and they cost D³."""
@@ -48,7 +48,7 @@ class Variation(nn.Module):
         if not (len(sigma_nD) and 0 < float(sigma_nD.abs().max()) < float("inf")):
             return
         unit_nD = l2_normalise(sigma_nD.to(self.covariance.dtype).flatten()).view_as(sigma_nD)
-        self.covariance.lerp_(unit_nD.mT @ unit_nD, 1 - _KEPT)
+        self.covariance.lerp_(unit_nD.mT @ unit_nD, 1 - _MOMENTUM)
         if int(self.updates) % _EVERY == 0:
             # a new tensor: the backward of points that were generated before still needs the old one
             self.projector = leading_projector(self.covariance, self.energy)

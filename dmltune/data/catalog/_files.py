@@ -43,10 +43,10 @@ class Source:
         """Return the folder of the copy: `root` or $DMLTUNE_DATA, or a folder in it."""
         base = self.base(root)
         for folder in (*(base / name for name in self.folders), base):
-            if any(all((folder / file).is_file() for file in layout) for layout in self.layouts):
+            if any(all(os.path.isfile(folder / file) for file in layout) for layout in self.layouts):
                 return folder
         lists = " or ".join(", ".join(layout) for layout in self.layouts)
-        raise UserError(f"no {self.folders[0]} (with {lists}) in {base}; {REMEDY}")
+        raise UserError(f"no {self.folders[0]} (with {lists}) in {printable(str(base), 200)}; {REMEDY}")
 
     def base(self, root: Path | None) -> Path:
         environment = os.environ.get("DMLTUNE_DATA")

@@ -5,11 +5,13 @@ Without a folder train every folder but test is a person to train on.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 
 from dmltune.data.catalog._files import REMEDY, Listing, Source
+from dmltune.data.files import printable
 from dmltune.data.images import Part
 from dmltune.errors import UserError
 
@@ -51,8 +53,8 @@ def load(part: Part, root: Path | None = None) -> Listing:
 
 def _find(root: Path | None) -> Path:
     base = SOURCE.base(root)
-    if (base / FOLDER).is_dir():
+    if os.path.isdir(base / FOLDER):
         return base / FOLDER
-    if (base / "train").is_dir():
+    if os.path.isdir(base / "train"):
         return base
-    raise UserError(f"no {FOLDER} (with a folder for each person) in {base}; {REMEDY}")
+    raise UserError(f"no {FOLDER} (with a folder for each person) in {printable(str(base), 200)}; {REMEDY}")
