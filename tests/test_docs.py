@@ -14,7 +14,19 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 MOST_HOPS = 30
 MADE_BY_A_READER = ("dmltune/core/losses/my_loss.py",)
-TOP = ("dmltune", "tests", "docs", "benchmarks", "search_spaces", "jobs", "cli", "core", "train", "search", "check")
+TOP = (
+    "dmltune",
+    "tests",
+    "docs",
+    "benchmarks",
+    "search_spaces",
+    "jobs",
+    "cli",
+    "core",
+    "train",
+    "search",
+    "check",
+)
 
 
 def block(name: str) -> list[str]:

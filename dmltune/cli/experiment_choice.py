@@ -1,7 +1,7 @@
-"""What `dmltune search` and `dmltune train` are about: a space by name or file, or one proposed for `--data`.
+"""The experiment of `dmltune search` and `train`: a space by name or file, or one proposed for `--data`.
 
-A proposal is kept with the search it was made for (`searches/NAME/proposed.yaml` in the store): the same name
-goes on with it, whatever the machine and the version are then.
+A proposal is stored with the search it was made for (`searches/NAME/proposed.yaml`): the same name continues
+with it on any machine and with any version.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import console_for
 from dmltune.cli.parser import overrides_of
-from dmltune.cli.search import name_of
-from dmltune.errors import UserError
+from dmltune.errors import UserError, printable, readable
 
 if TYPE_CHECKING:
     from dmltune.experiment import Experiment
     from dmltune.propose import Machine, Proposal
 
-KEPT = "proposed.yaml"
+PROPOSAL = "proposed.yaml"
 
 
 @dataclass(frozen=True)
@@ -38,18 +37,18 @@ class ChosenExperiment:
     space_name: str
     name: str
     text: str = ""  # the proposed YAML
-    proposal: Proposal | None = None  # None as well when a kept one is gone on with
+    proposal: Proposal | None = None  # None as well when a stored one is continued
 
-    def keep(self, folder: Path) -> None:
-        """The proposed YAML in the search's folder, from where a resume takes it."""
+    def write_to(self, folder: Path) -> None:
+        """Write the proposed YAML into the search's folder, where a resume reads it."""
         from dmltune.core.checkpoint import replace_file
 
         if self.text:
             folder.mkdir(parents=True, exist_ok=True)
-            replace_file(folder / KEPT, self.text.encode())
+            replace_file(folder / PROPOSAL, self.text.encode())
 
     def document(self) -> dict[str, Any]:
-        """What JSON says of it."""
+        """Return the proposal's part of the JSON document."""
         if not self.text:
             return {}
         choices = [] if self.proposal is None else [choice._asdict() for choice in self.proposal.choices]
@@ -57,26 +56,27 @@ class ChosenExperiment:
 
 
 def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
-    """Every mistake in the space, the data and the overrides is a UserError."""
+    """Return the experiment; every mistake in the space, the data and the overrides is a UserError."""
     from dmltune.experiment import load_experiment
-    from dmltune.store import Store, validated_name
+    from dmltune.store import Store, is_name, validated_name
 
     when = time.strftime("%Y%m%d-%H%M%S")
     if args.data is None:
-        space = name_of(args.space)
-        return ChosenExperiment(
-            load_experiment(args.space, overrides_of(args)), space, args.name or f"{space}-{when}"
-        )
+        experiment = load_experiment(args.space, overrides_of(args))
+        space = space_name(args.space)
+        if not args.name and not is_name(f"{space}-{when}"):  # a file's name may hold anything
+            raise UserError(f"the space {readable(space)} cannot name a run. Choose a --name.")
+        return ChosenExperiment(experiment, space, args.name or f"{space}-{when}")
     space = name_of_data(args.data)
     name = validated_name(args.name or f"{space}-{when}")
-    kept = kept_proposal(Store.at(args.store).search_folder(name))
-    proposal = None if kept else proposed(args.data, steps_asked(args.overrides))
-    text = kept or (proposal.text if proposal else "")
+    stored = stored_proposal(Store.at(args.store).search_folder(name))
+    proposal = None if stored else proposed(args.data, requested_steps(args.overrides))
+    text = stored or (proposal.text if proposal else "")
     with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
         file = Path(scratch) / f"{space}.yaml"
         file.write_text(text, encoding="utf-8")
-        # a kept proposal and other data: the configuration of the name differs, and the search says so
-        data = [f"data.path={json.dumps(absolute(args.data))}"] if kept else []
+        # a stored proposal and other data: the configuration of the name differs, and the search says so
+        data = [f"data.path={json.dumps(absolute(args.data), ensure_ascii=False)}"] if stored else []
         experiment = load_experiment(file, [*data, *overrides_of(args)])
     if args.write is not None:
         write(args.write, text)
@@ -84,7 +84,7 @@ def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
 
 
 def proposed(data: Path, steps: int | None) -> Proposal:
-    """Looks at the training half of the images."""
+    """Return the proposal for the training half of the images."""
     from dmltune.data import catalog
     from dmltune.propose import look, propose
 
@@ -92,10 +92,10 @@ def proposed(data: Path, steps: int | None) -> Proposal:
     return propose(look(catalog.load("own", "train", path=path), path), machine(), steps)
 
 
-def steps_asked(overrides: Sequence[str]) -> int | None:
-    """Of an override max_steps=300: how often to validate follows from it."""
-    asked = [re.fullmatch(r"max_steps=([1-9][0-9]{0,8})", text) for text in overrides]
-    return next((int(match[1]) for match in reversed(asked) if match), None)
+def requested_steps(overrides: Sequence[str]) -> int | None:
+    """Return the steps of an override such as max_steps=300: they decide how often to validate."""
+    matches = [re.fullmatch(r"max_steps=([1-9][0-9]{0,8})", text) for text in overrides]
+    return next((int(match[1]) for match in reversed(matches) if match), None)
 
 
 def machine() -> Machine:
@@ -109,53 +109,77 @@ def machine() -> Machine:
     return Machine("cuda" if torch.cuda.is_available() else "cpu", usable_cores(), packaged)
 
 
-def kept_proposal(folder: Path) -> str:
-    """The YAML of a search that has begun, or nothing."""
+def stored_proposal(folder: Path) -> str:
+    """Return the YAML of a search that has begun, or nothing."""
     from dmltune.train.name_claim import IDENTITY
 
-    if (folder / KEPT).is_file() and (folder / IDENTITY).is_file():
-        return (folder / KEPT).read_text(encoding="utf-8")
-    return ""
+    if not ((folder / PROPOSAL).is_file() and (folder / IDENTITY).is_file()):
+        return ""
+    try:
+        return (folder / PROPOSAL).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{folder / PROPOSAL} is damaged ({type(error).__name__}). "
+            "Restore it from a backup, or choose another --name."
+        ) from None
 
 
-def show(choose_experiment: ChosenExperiment) -> None:
-    """What was chosen and why, on stderr: stdout belongs to the result."""
+def show(chosen: ChosenExperiment) -> None:
+    """Print what was proposed and why on stderr: stdout is for the result."""
     from rich.text import Text
 
-    if not choose_experiment.text:
+    if not chosen.text:
         return
     console = console_for(sys.stderr)
-    if choose_experiment.proposal is None:
-        console.print(f"{choose_experiment.name} goes on with the space that was proposed for it")
+    if chosen.proposal is None:
+        console.print(f"{chosen.name} continues with the space that was proposed for it")
         return
-    console.print(str(choose_experiment.proposal.facts), soft_wrap=True)
-    for choice in choose_experiment.proposal.choices:
-        console.print(
-            Text.assemble(f"  {choice.what:<13} {choice.value}", (f"   {choice.why}", "dim")), soft_wrap=True
-        )
+    console.print(Text(str(chosen.proposal.facts)), soft_wrap=True)
+    for choice in chosen.proposal.choices:
+        reason = (f"   {choice.why}", "dim")
+        console.print(Text.assemble(f"  {choice.what:<13} {choice.value}", reason), soft_wrap=True)
     console.print("key=value changes any of it; --write photos.yaml makes it a space of your own\n")
 
 
 def write(file: Path, text: str) -> None:
-    """An own file is not overwritten: it may have been changed by hand."""
+    """Write the proposal; a file with other contents is not overwritten, it may have been changed by hand."""
     if file.suffix not in (".yaml", ".yml"):
-        raise UserError(f"--write must name a .yaml file, such as search_spaces/photos.yaml; got {file}")
+        raise UserError(
+            f"--write must name a .yaml file, such as search_spaces/photos.yaml; got {readable(str(file))}"
+        )
     try:
-        if file.exists() and file.read_text(encoding="utf-8") != text:
-            raise UserError(f"--write: {file} is there already; choose another name or take it away.")
+        exists = file.exists()
+        if exists and not (file.is_file() and file.read_text(encoding="utf-8") == text):
+            raise UserError(
+                f"--write: {printable(str(file))} exists already. Choose another name, or delete it."
+            )
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--write: {file} cannot be written ({error}).") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise UserError(
+            f"--write must name a file that can be written; got {readable(str(file))} ({reason})."
+        ) from None
 
 
 def absolute(data: Path) -> str:
-    """Workers have other working directories. Links stay: the path is the user's name for the data."""
+    """Return the path as workers need it: they have other working directories. Links are not resolved."""
     return str(data.expanduser().absolute())
 
 
 def name_of_data(data: Path) -> str:
-    """`./my photos/` → `my-photos`, which can be the name of a search."""
-    words = data.expanduser().absolute()
-    stem = words.stem if words.is_file() else words.name
+    """Return a name for a search of this folder: `./my photos/` → `my-photos`."""
+    try:
+        path = data.expanduser().absolute()
+        stem = path.stem if path.is_file() else path.name
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"--data must be a folder, a CSV or a Parquet file; got {readable(str(data))} ({reason})."
+        ) from None
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:60] or "own"
+
+
+def space_name(space: str) -> str:
+    """Return the name of a space or its file: `search_spaces/mine.yaml` → `mine`."""
+    return Path(space).stem if space.endswith((".yaml", ".yml")) else space

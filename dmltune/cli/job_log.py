@@ -1,9 +1,11 @@
-"""A Ray job's log, to its end: what it prints, its exit code, and what can be done next."""
+"""Follow a Ray job: its log, its exit code, and the commands that come next."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
+import shlex
 import sys
 import threading
 import time
@@ -12,47 +14,53 @@ import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dmltune.cli.boundary import INTERRUPTED
 from dmltune.cli.output import Output
-from dmltune.errors import UserError
+from dmltune.errors import UserError, printable
+from dmltune.store import without_password
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 PATIENCE_SECONDS = 60.0
-INTERRUPTED = 130
 
 
 def connect(address: str) -> JobSubmissionClient:
-    """The client, or one line that says why there is none."""
-    nobody = (
-        f"no Ray cluster answers at {address}. Start one with "
-        "`ray start --head --dashboard-host=127.0.0.1`, or say --address."
+    """Return the client of the cluster at `address`; a UserError when none answers."""
+    shown = without_password(address)
+    silent = (
+        f"no Ray cluster answers at {shown}. Start one with "
+        "`ray start --head --dashboard-host=127.0.0.1`, or change --address."
     )
     try:
         if wants_token(address):
-            # Ray reads this when it is imported; the token itself is Ray's to find.
+            # Ray reads this when it is imported, and finds the token itself.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
-    except OSError:
-        raise UserError(nobody) from None
+    except urllib.error.HTTPError as error:
+        raise UserError(
+            f"the dashboard at {shown} answers with error {error.code}. Look at its log, then try again."
+        ) from None
+    except (OSError, http.client.HTTPException):
+        raise UserError(silent) from None
     import logging
 
     from ray.exceptions import AuthenticationError
     from ray.job_submission import JobSubmissionClient
 
-    logging.disable(logging.INFO)  # Ray's modules set their own levels and tell of every package they upload
+    logging.disable(logging.INFO)  # Ray's modules set their own levels and log every package they upload
     try:
         return JobSubmissionClient(address)
     except AuthenticationError:
         raise UserError(
-            f"the cluster at {address} wants a token: "
+            f"the cluster at {shown} wants a token: "
             "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the file that holds it."
         ) from None
-    except (ConnectionError, RuntimeError):
-        raise UserError(nobody) from None
+    except (OSError, RuntimeError, ValueError):  # OSError: ConnectionError, and errors of requests
+        raise UserError(silent) from None
 
 
 def start(client: JobSubmissionClient, **job: Any) -> str:
-    """The id of the new job. A head that has just been started is given a minute to find its agent."""
+    """Submit the job and return its id. A head that has just started gets a minute to find its agent."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -60,48 +68,52 @@ def start(client: JobSubmissionClient, **job: Any) -> str:
         except RuntimeError as error:
             if "agent" not in str(error) or time.monotonic() > deadline:
                 why = " ".join(str(error).split())[:300]
-                raise UserError(f"the cluster does not take the job: {why}") from None
+                raise UserError(f"the cluster refused the job: {why}") from None
             time.sleep(1.0)
 
 
 def wants_token(address: str) -> bool:
-    """Whether the dashboard refuses who brings none. OSError when nobody answers."""
+    """Return whether the dashboard wants a token. OSError when none answers, HTTPError when it fails."""
     try:
         with urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=10):
             return False
     except urllib.error.HTTPError as error:
+        if error.code >= 500:
+            raise
         return error.code in (401, 403)
 
 
 def follow(client: JobSubmissionClient, job_id: str, address: str, store: str, name: str, out: Output) -> int:
-    """Copies the log until the job has ended and returns its exit code; Ctrl-C leaves the job alone."""
-    log = sys.stderr if out.json else sys.stdout
-    print(f"job {job_id} on {address}; its runs go to {store}", file=sys.stderr, flush=True)
+    """Copy the log until the job has ended and return its exit code; Ctrl-C does not stop the job."""
+    log, shown = sys.stderr if out.json else out.stream, without_password(address)
+    print(f"job {job_id} on {shown}; its runs go to {store}", file=sys.stderr, flush=True)
     try:
         in_background(lambda: asyncio.run(copy_log(client, job_id, log)))
         info = client.get_job_info(job_id)
     except KeyboardInterrupt:
         print(
-            f"\nthe job goes on. Its log:  ray job logs {job_id} --address {address} --follow"
-            f"\nTo stop it:                ray job stop {job_id} --address {address}",
+            f"\nthe job goes on. Its log:  ray job logs {job_id} --address {shown} --follow"
+            f"\nTo stop it:                ray job stop {job_id} --address {shown}",
             file=sys.stderr,
         )
         return INTERRUPTED
     succeeded = info.status.value == "SUCCEEDED"
     code = info.driver_exit_code if info.driver_exit_code is not None else (0 if succeeded else 1)
     if not succeeded:
-        print(f"job {job_id}: {info.status.value.lower()}. {info.message or ''}".rstrip(), file=sys.stderr)
+        message = printable(f"job {job_id}: {info.status.value.lower()}. {info.message or ''}".rstrip())
+        print(message, file=sys.stderr)
     out.document(
-        {"job_id": job_id, "address": address, "status": info.status.value, "exit_code": code}
+        {"job_id": job_id, "address": shown, "status": info.status.value, "exit_code": code}
         | {"name": name, "store": store}
     )
+    place = f"--store {shlex.quote(store)}"
     out.show("", "next, where the store can be read:")
-    out.show(f"  dmltune ui --store {store}", f"  dmltune evaluate {name} --split test --store {store}")
+    out.show(f"  dmltune ui {place}", f"  dmltune evaluate {name} --split test {place}")
     return code
 
 
 def in_background(work: Callable[[], None]) -> None:
-    """`work` in a thread of its own: Ctrl-C always reaches the main one, whatever the client awaits."""
+    """Run `work` in a thread: the main one stays free for Ctrl-C."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -119,7 +131,7 @@ def in_background(work: Callable[[], None]) -> None:
 
 
 async def copy_log(client: JobSubmissionClient, job_id: str, log: object) -> None:
-    """A connection that breaks is made again; the log then starts over and what was shown is skipped."""
+    """Copy the log. After a broken connection it starts over, and the part that was shown is skipped."""
     shown, failures_since = 0, None
     while True:
         position = 0
@@ -138,7 +150,7 @@ async def copy_log(client: JobSubmissionClient, job_id: str, log: object) -> Non
 
 
 def ended(client: JobSubmissionClient, job_id: str, failures_since: float | None) -> bool:
-    """Whether the job is over; gives up on a cluster that has been silent for a minute."""
+    """Return whether the job is over; a cluster that is silent for a minute is a UserError."""
     try:
         return client.get_job_status(job_id).is_terminal()
     except (RuntimeError, OSError) as error:

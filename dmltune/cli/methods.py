@@ -1,4 +1,4 @@
-"""`dmltune methods`: what a YAML may name, and the parameters of each."""
+"""`dmltune methods`: the components that a YAML file may name, with their parameters."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import Any
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_format
 
-SUMMARY = "list losses, references, poolings, transforms and backbones with their parameters"
+SUMMARY = "list losses, references, poolings and other components with their parameters"
 EXAMPLES = """\
   dmltune methods                      every name
   dmltune methods loss                 the losses, with ranges and defaults
+  dmltune methods sampler              the samplers of a search
   dmltune methods loss -f json
 """
-SECTIONS = ("loss", "references", "pooling", "transform", "backbone")
+SECTIONS = ("loss", "references", "pooling", "transform", "backbone", "sampler", "scheduler")
+FOREIGN = {
+    "loss": "loss also takes pml/<Class>: every loss of pytorch-metric-learning",
+    "backbone": "backbone also takes torchvision/<model> and timm/<model>",
+}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -26,39 +31,31 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     from rich.text import Text
 
-    found = {section: entries(section) for section in ([args.section] if args.section else SECTIONS)}
-    out.document(found)
-    for section, methods in found.items():
+    from dmltune.report.terminal import lines
+
+    sections = {section: entries(section) for section in ([args.section] if args.section else SECTIONS)}
+    out.document(sections)
+    for section, methods in sections.items():
         if args.section is None:
-            out.show(Text(section, style="bold"), *wrapped(" ".join(methods), "  "), "")
+            out.show(Text(section, style="bold"), *lines(" ".join(methods), "", "  ", "  "), "")
             continue
         for name, method in methods.items():
-            out.show(Text(name, style="bold"), *wrapped(method["about"], "  "))
+            out.show(Text(name, style="bold"), *lines(method["about"], "", "  ", "  "))
             for key, parameter in method["parameters"].items():
                 limits = f" ({parameter['range']})" if parameter["range"] else ""
-                out.show(Text(f"    {key} = {parameter['default']}{limits}", style="dim"))
-    if args.section in (None, "loss"):
-        out.show(Text("loss also takes pml/<Class>: every loss of pytorch-metric-learning", style="dim"))
-    if args.section in (None, "backbone"):
-        out.show(Text("backbone also takes torchvision/<model> and timm/<model>", style="dim"))
+                out.show(*lines(f"{key} = {parameter['default']}{limits}", "dim", "    ", "      "))
+    for section in FOREIGN.keys() & sections.keys():
+        out.show(Text(FOREIGN[section], style="dim"))
     return 0
 
 
-def wrapped(text: str, indent: str) -> list[Any]:
-    from textwrap import wrap
-
-    from rich.text import Text
-
-    return [Text(line) for line in wrap(text, 79, initial_indent=indent, subsequent_indent=indent)]
-
-
 def entries(section: str) -> dict[str, Any]:
+    """Return name → {about, parameters} of the components of a section."""
     from dmltune.core import components
     from dmltune.experiment.schema.components import PACKAGES, signature
 
-    found: dict[str, Any] = {}
+    methods: dict[str, Any] = {}
     for name in components.names(PACKAGES[section]):
-        text = inspect.getdoc(components.find(PACKAGES[section], name)) or ""
         parameters = {
             key: {
                 "default": None if parameter.default is parameter.empty else parameter.default,
@@ -66,12 +63,23 @@ def entries(section: str) -> dict[str, Any]:
             }
             for key, parameter in signature(section, name).items()
         }
-        found[name] = {"about": " ".join(text.split("\n\n")[0].split()), "parameters": parameters}
-    return found
+        about = inspect.getdoc(components.find(PACKAGES[section], name)) or ""
+        methods[name] = {"about": _first_paragraph(about), "parameters": parameters}
+    return methods
+
+
+def _first_paragraph(text: str) -> str:
+    """Return the paragraphs up to the first that ends a sentence: a formula may interrupt one."""
+    paragraphs: list[str] = []
+    for paragraph in text.split("\n\n"):
+        paragraphs += paragraph.split()
+        if paragraph.rstrip().endswith("."):
+            break
+    return " ".join(paragraphs)
 
 
 def _allowed(parameter: inspect.Parameter) -> str:
-    """`at least 0`, `one of running, random, pick`, or nothing to say."""
+    """Return `at least 0`, `one of running, random, pick`, or nothing."""
     import typing
 
     from dmltune.core import components

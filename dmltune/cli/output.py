@@ -1,4 +1,4 @@
-"""stdout belongs to the result: one JSON document, or tables. Everything else goes to stderr."""
+"""Results on stdout: one JSON document, or tables. Everything else goes to stderr."""
 
 from __future__ import annotations
 
@@ -7,51 +7,109 @@ import dataclasses
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from dmltune.cli.boundary import OutputError
+from dmltune.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
 
 class Output:
-    """What a command hands its result to. In JSON only `document` prints, in tables only `show`."""
+    """Takes the result of a command. In JSON only `document` prints, in tables only `show` and `text`."""
 
     def __init__(self, form: str, stream: IO[str]) -> None:
         self.json = form == "json"
         self.stream = stream
 
     def document(self, value: Any) -> None:
-        """The one JSON document (no effect in tables)."""
+        """Print the one JSON document (no effect in tables)."""
         if self.json:
-            json.dump(plain(value), self.stream, indent=2, ensure_ascii=False, allow_nan=False)
-            self.stream.write("\n")
-            self.stream.flush()
+            with _output_errors():
+                self.stream.write(to_json(value))
+                self.stream.flush()
 
     def show(self, *renderables: RenderableType) -> None:
-        """What people read (no effect in JSON)."""
+        """Print what people read (no effect in JSON)."""
         if not self.json:
             from rich.text import Text
 
             console = console_for(self.stream)
-            for renderable in renderables:
-                # A line of text is for the terminal to wrap: commands in it are copied.
-                console.print(renderable, soft_wrap=isinstance(renderable, str | Text))
+            with _output_errors():
+                for renderable in renderables:
+                    # The terminal wraps a line of text: commands in it are copied.
+                    console.print(renderable, soft_wrap=isinstance(renderable, str | Text))
+
+    def text(self, text: str) -> None:
+        """Print `text` as it is, but for control characters (no effect in JSON)."""
+        if not self.json:
+            with _output_errors():
+                self.stream.write(printable(text))
+
+
+@contextlib.contextmanager
+def _output_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError from error
+
+
+def to_json(value: Any) -> str:
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def console_for(stream: IO[str]) -> Console:
-    """Colours on a terminal only; the width of the terminal, at most 100, 80 when there is none."""
+    """Return a console: colours on a terminal only, at most 100 columns wide, 80 when it is no terminal."""
     from rich.console import Console
+    from rich.segment import Segment
 
-    console = Console(file=stream, highlight=False, soft_wrap=False)
+    class SafeConsole(Console):
+        def render(self, renderable: Any, options: Any = None) -> Any:
+            """Yield the segments with control characters of names and values escaped."""
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+        def on_broken_pipe(self) -> NoReturn:
+            raise BrokenPipeError(32, os.strerror(32))
+
+    console = SafeConsole(file=stream, highlight=False, soft_wrap=False)
     console.width = min(console.width, 100) if console.is_terminal else 80
     return console
 
 
+def new_table(first: str, *columns: str) -> Table:
+    """Return a table: the first column is not wrapped, the others are right-aligned numbers."""
+    from dmltune.report.terminal import grid
+
+    table = grid()
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def facts_table(*rows: tuple[str, str]) -> Table:
+    """Return a table of names and values; long values are folded."""
+    from dmltune.report.terminal import grid
+
+    table = grid(show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def plain(value: Any) -> Any:
-    """Dataclasses, paths, numpy's numbers → JSON's types; NaN and infinity become null."""
+    """Return JSON's types for dataclasses, paths, numpy's numbers; NaN and infinity become null."""
     if isinstance(value, str):  # a file name may have bytes that are not UTF-8
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, bool | int) or value is None:
@@ -73,7 +131,7 @@ def plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def output(form: str) -> Iterator[Output]:
-    """In JSON, file descriptor 1 points to stderr meanwhile: libraries' prints stay out of the document."""
+    """Yield the output. In JSON, file descriptor 1 is stderr meanwhile: prints of libraries go there."""
     if form != "json":
         yield Output(form, sys.stdout)
         return
@@ -88,11 +146,17 @@ def output(form: str) -> Iterator[Output]:
     finally:
         if own:
             os.dup2(stream.fileno(), 1)
-            stream.close()
+            with contextlib.suppress(OSError):  # raised by `document` already
+                stream.close()
+
+
+def say(text: object) -> None:
+    """Print a line for people on stderr: stdout is for the result."""
+    print(printable(str(text)), file=sys.stderr, flush=True)
 
 
 def _owns_descriptor() -> bool:
-    """False when somebody replaced sys.stdout (a notebook, a test)."""
+    """Return False when sys.stdout was replaced, as in a notebook or a test."""
     try:
         return sys.stdout.fileno() == 1
     except (OSError, ValueError, AttributeError):

@@ -1,14 +1,19 @@
-"""argparse with one line a mistake: the rule, the value, the remedy; options and overrides in any order."""
+"""argparse with one line per mistake: rule, value, remedy. Options and overrides stand in any order."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from dmltune.errors import UserError, nearest
+from dmltune.errors import UserError, nearest, readable
+from dmltune.store import validated_name
+
+NOT_REPEATED = ("help", "verbose", "format", "dry_run", "write")  # of a command that is shown to be copied
+LARGEST = 10**9
 
 
 class Parser(argparse.ArgumentParser):
@@ -22,6 +27,14 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self.set_defaults(parser=self)
+        self.add_argument(
+            "-v",
+            "--verbose",
+            action="count",
+            default=0,
+            help="show the log on stderr, and the traceback of a library's error; -vv shows more",
+        )
 
     def error(self, message: str) -> NoReturn:
         # argparse calls optional overrides required when options and overrides are mixed.
@@ -29,19 +42,19 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{plain}; see {self.prog} --help")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Options may stand before, between and after the overrides."""
+        """Return the parsed arguments; options may stand before, between and after the overrides."""
         namespace, unknown = self.parse_known_intermixed_args(list(arguments))
         if unknown:
-            word = unknown[0].split("=")[0]
-            options = [option for action in self._actions for option in action.option_strings]
-            hint = nearest(word, options) or f"; see {self.prog} --help"
-            raise UserError(f"no option '{word}' in {self.prog}{hint}")
+            option = unknown[0].split("=")[0]
+            known = [string for action in self._actions for string in action.option_strings]
+            hint = nearest(option, known) or f"; see {self.prog} --help"
+            raise UserError(f"no option {readable(option)} in {self.prog}{hint}")
         if "write" in namespace:
-            self._settle(namespace)
+            self._choose_space_or_data(namespace)
         return namespace
 
-    def _settle(self, args: argparse.Namespace) -> None:
-        """A space, or `--data` in its place: then the first word is an override."""
+    def _choose_space_or_data(self, args: argparse.Namespace) -> None:
+        """Require a space, or `--data` in its place: then the first positional argument is an override."""
         if args.data is None:
             if args.space is None:
                 self.error("the following arguments are required: SPACE")
@@ -49,19 +62,48 @@ class Parser(argparse.ArgumentParser):
                 self.error("--write writes the space that is proposed for --data FOLDER")
         elif args.space is not None:
             if "=" not in args.space.lstrip("="):
-                raise UserError(f"--data proposes a space of its own; leave out '{args.space}'.")
+                raise UserError(f"--data proposes its own space; leave out {readable(args.space)}.")
             args.overrides = [args.space, *args.overrides]
             args.space = None
 
 
-def at_least(low: int) -> Callable[[str], int]:
-    """A converter for whole numbers that have a smallest value."""
+def command_line(args: argparse.Namespace, **changes: Any) -> str:
+    """Return the command that `args` were parsed from, with `changes`; defaults are left out."""
+    parser: Parser = args.parser
+    values = vars(args) | changes
+    positional: list[str] = []
+    options: list[str] = []
+    for action in parser._actions:
+        value = values.get(action.dest)
+        if action.dest in NOT_REPEATED or value is None or value == action.default:
+            continue
+        if not action.option_strings:
+            positional += map(str, value) if isinstance(value, list) else [str(value)]
+        elif action.nargs == 0:
+            options.append(action.option_strings[-1])
+        else:
+            text = _seconds(value) if action.type is duration else str(value)
+            option = action.option_strings[-1]
+            options += [f"{option}={text}"] if text.startswith("-") else [option, text]
+    return shlex.join([*parser.prog.split(), *positional, *options])
+
+
+def places_of(args: argparse.Namespace) -> str:
+    """Return the options that name data and store, to be put behind another command."""
+    given = (("--data-root", getattr(args, "data_root", None)), ("--store", args.store))
+    return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value is not None)
+
+
+def at_least(low: int, high: int = LARGEST) -> Callable[[str], int]:
+    """Return a converter for whole numbers from `low` to `high`."""
 
     def convert(text: str) -> int:
         try:
-            number = int(text)
+            number = int(text) if len(text) < 40 else high + 1
         except ValueError:
             number = low - 1
+        if number > high:
+            raise argparse.ArgumentTypeError(f"must be a whole number of at most {high}; got {text}")
         if number < low:
             raise argparse.ArgumentTypeError(f"must be a whole number of at least {low}; got {text}")
         return number
@@ -70,23 +112,45 @@ def at_least(low: int) -> Callable[[str], int]:
 
 
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_PART = r"(\d{1,9}(?:\.\d{1,9})?)([dhms])"
 
 
 def duration(text: str) -> float:
-    """`90s`, `30m`, `1h30m`, `2d` → seconds."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
-    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
+    """Return the seconds of `90s`, `30m`, `1h30m`, `2d`."""
+    seconds = 0.0
+    if len(text) <= 60 and re.fullmatch(f"(?:{_PART})+", text):
+        seconds = sum(float(number) * UNITS[unit] for number, unit in re.findall(_PART, text))
+    if seconds <= 0:
         raise argparse.ArgumentTypeError(f"must be a time such as 90s, 30m or 1h30m; got {text}")
     return seconds
 
 
+def _seconds(seconds: float) -> str:
+    """Return the largest unit that shows the time as a whole number: 5400 → 90m, 0.5 → 0.5s."""
+    unit = next((unit for unit, size in UNITS.items() if seconds % size == 0), "s")
+    return f"{seconds / UNITS[unit]:.9g}{unit}"
+
+
 def override(text: str) -> str:
-    """`references.lambda=0.01`; whether the key exists is the experiment's to say."""
+    """Return `text` when it looks like `references.lambda=0.01`; the experiment knows which keys exist."""
     key, equals, _ = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"must look like key=value, for example seed=1; got {text}")
     return text
+
+
+def add_name(parser: Parser, default: str, existing: str = "is continued") -> None:
+    parser.add_argument(
+        "--name", type=validated_name, help=f"of its runs (default: {default}); an existing one {existing}"
+    )
+
+
+def add_address(parser: Parser, default: str = "this machine alone") -> None:
+    parser.add_argument(
+        "--address",
+        metavar="HOST:PORT",
+        help=f"a Ray cluster to run on (default: $RAY_ADDRESS, else {default})",
+    )
 
 
 def add_format(parser: Parser) -> None:
@@ -95,7 +159,7 @@ def add_format(parser: Parser) -> None:
         "--format",
         choices=("table", "json"),
         default="table",
-        help="table for people, json for programs: one document on stdout, figures as fractions",
+        help="table, or json: one document on stdout, scores as fractions",
     )
 
 
@@ -118,22 +182,25 @@ def add_experiment(parser: Parser, role: str) -> None:
         type=Path,
         metavar="FOLDER",
         help="your own images in place of SPACE: a folder of class folders, or a CSV or Parquet file;"
-        " looks at them and proposes a space",
+        " a space is proposed from their number and size",
     )
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help="with --data: write the proposed space there too"
     )
-    parser.add_argument("--seed", type=at_least(0), help="the same as the override seed=N")
+    parser.add_argument("--seed", type=at_least(0, 2**63 - 1), metavar="N", help="the same as seed=N")
 
 
 def add_places(parser: Parser) -> None:
     parser.add_argument(
-        "--data-root", type=Path, metavar="FOLDER", help="where the images lie (default: $DMLTUNE_DATA)"
+        "--data-root",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder of the data sets (default: $DMLTUNE_DATA)",
     )
     parser.add_argument(
         "--cache",
         choices=("disk", "memory", "none"),
-        help="where decoded images are kept for the next run (default: disk, in $DMLTUNE_CACHE)",
+        help="where decoded images are stored for the next run (default: disk, in $DMLTUNE_CACHE)",
     )
     add_store(parser)
 
@@ -143,24 +210,24 @@ def add_store(parser: Parser) -> None:
         "--store",
         type=Path,
         metavar="FOLDER",
-        help="where runs and checkpoints are kept (default: $DMLTUNE_STORE, else ./mlruns)",
+        help="the folder of runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)",
     )
 
 
 def add_cluster(parser: Parser, what: str) -> None:
-    """Where, and how many at a time, a `what` (trial, training) runs."""
+    """Add the options that say where a `what` (trial, training) runs, and how many at a time."""
     parser.add_argument(
         "--workers", type=at_least(1), default=1, metavar="N", help=f"processes per {what} (default: 1)"
     )
     parser.add_argument(
         "--concurrent", type=at_least(1), metavar="N", help=f"{what}s at a time (default: by cores, GPUs)"
     )
-    parser.add_argument("--address", help="a Ray cluster to run on (default: this machine alone)")
+    add_address(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, show the plan, start nothing"
     )
 
 
 def overrides_of(args: argparse.Namespace) -> list[str]:
-    """The overrides in the order given, `--seed` last."""
+    """Return the overrides in the order given, `--seed` last."""
     return [*args.overrides, *([] if args.seed is None else [f"seed={args.seed}"])]

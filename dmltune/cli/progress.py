@@ -1,4 +1,4 @@
-"""How far something is and how long it still takes: a bar on a terminal, a line now and then in a log."""
+"""Progress and time left: a bar on a terminal, a line every ten seconds in a log."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from dmltune.cli.output import say
+from dmltune.errors import printable
+
 EVERY_SECONDS = 10.0
 
-Advance = Callable[[str, int, int], None]  # what is done, how much of it, of how much (0: not known)
+Advance = Callable[[str, int, int], None]  # the task, how much is done, of how much (0: not known)
 
 
 @contextlib.contextmanager
 def bar(unit: str) -> Iterator[Advance]:
-    """On stderr, which is for people: stdout belongs to the result. The unit "bytes" is written as MB."""
+    """Show progress on stderr: stdout is for the result. The unit "bytes" is written as MB."""
     with _terminal(unit) if sys.stderr.isatty() else contextlib.nullcontext(_log(unit)) as advance:
         yield advance
 
@@ -33,41 +36,41 @@ def _terminal(unit: str) -> Iterator[Advance]:
     )
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
         task = display.add_task("", total=None)
-        doing = ""
+        current = ""
 
         def advance(what: str, done: int, total: int) -> None:
-            nonlocal doing
-            if what != doing:
-                display.reset(task, description=what)
-                doing = what
+            nonlocal current
+            if what != current:
+                display.reset(task, description=printable(what))
+                current = what
             display.update(task, completed=done, total=total or None)
 
         yield advance
 
 
 def _log(unit: str, now: Callable[[], float] = time.monotonic) -> Advance:
-    began = spoke = now()
-    doing = ""
+    began = printed = now()
+    current = ""
 
     def advance(what: str, done: int, total: int) -> None:
-        nonlocal began, spoke, doing
+        nonlocal began, printed, current
         moment = now()
-        if what != doing:
-            began, spoke, doing = moment, moment, what
-        if moment - spoke < EVERY_SECONDS or not done:
+        if what != current:
+            began, printed, current = moment, moment, what
+        if moment - printed < EVERY_SECONDS or not done:
             return
-        spoke = moment
-        print(f"{what}: {_so_far(done, total, unit, moment - began)}", file=sys.stderr, flush=True)
+        printed = moment
+        say(f"{what}: {_amount(done, total, unit, moment - began)}")
 
     return advance
 
 
-def _so_far(done: int, total: int, unit: str, seconds: float) -> str:
-    """`4,096 of 11,788 images, 12s left`."""
+def _amount(done: int, total: int, unit: str, seconds: float) -> str:
+    """Return `4,096 of 11,788 images, 12s left`."""
     from dmltune.report.formatting import clock
 
     amounts = [f"{number / 1e6:,.1f}" if unit == "bytes" else f"{number:,}" for number in (done, total)]
-    named = "MB" if unit == "bytes" else unit
+    unit = "MB" if unit == "bytes" else unit
     if not total:
-        return f"{amounts[0]} {named}"
-    return f"{amounts[0]} of {amounts[1]} {named}, {clock(seconds * (total - done) / done)} left"
+        return f"{amounts[0]} {unit}"
+    return f"{amounts[0]} of {amounts[1]} {unit}, {clock(seconds * (total - done) / done)} left"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dmltune.experiment import Parameter
 
-SUMMARY = "list the search spaces: those that come with dmltune and ./search_spaces"
+SUMMARY = "list the search spaces: those of dmltune and of ./search_spaces"
 EXAMPLES = """\
   dmltune spaces
   dmltune spaces -f json
@@ -30,28 +30,30 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli.dry_run import describe
     from dmltune.experiment import spaces
     from dmltune.report import formatting
+    from dmltune.report.terminal import lines
 
-    found = [(space, [] if space.error else varies(space.path)) for space in spaces()]
+    entries = [(space, [] if space.error else varies(space.path)) for space in spaces()]
     out.document(
         [
             {"name": space.name, "about": space.about, "path": space.path, "searchable": space.searchable}
             | {"varies": {parameter.name: parameter.to_dict() for parameter in parameters}}
             | ({"error": space.error} if space.error else {})
-            for space, parameters in found
+            for space, parameters in entries
         ]
     )
-    for space, parameters in found:
+    for space, parameters in entries:
         note = "" if space.searchable else "   to train, not to search"
         out.show(Text.assemble((space.name, "bold"), (note, "dim")))
-        out.show(Text(f"  {space.error or space.about}", style="red" if space.error else ""))
+        out.show(*lines(space.error or space.about, "red" if space.error else "", "  ", "  "))
         names = formatting.short_names(parameter.name for parameter in parameters)
         for parameter in parameters:
-            out.show(Text(f"    {names[parameter.name]}: {describe(parameter)}", style="dim"))
+            text = f"{names[parameter.name]}: {describe(parameter)}"
+            out.show(*lines(text, "dim", "    ", "      "))
     return 0
 
 
 def varies(path: Path) -> list[Parameter]:
-    """The parameters of a space, from its YAML alone: no component is imported, so that listing is quick."""
+    """Return the parameters of a space from its YAML alone: importing components would take seconds."""
     from dmltune.errors import UserError
     from dmltune.experiment import Parameter
     from dmltune.experiment import tree as trees
@@ -62,6 +64,8 @@ def varies(path: Path) -> list[Parameter]:
     try:
         for _, document in chain(path):
             trees.lay_over(tree, document.tree)
-        return [Parameter.parse(name, spec) for name, spec in (tree.get("search") or {}).items()]
+        search = tree.get("search")
+        parameters = search.items() if isinstance(search, dict) else ()
+        return [Parameter.parse(name, spec) for name, spec in parameters]
     except (Problem, UserError):
         return []

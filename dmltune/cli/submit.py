@@ -1,11 +1,12 @@
 """`dmltune submit`: the same search on a cluster, as a Ray job.
 
-The space is resolved here: the cluster gets one flat file and this machine's code, and needs no YAML folder.
+The space is resolved here: the cluster gets one flat file and the code of this machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import shlex
 import sys
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dmltune.cli.experiment_choice import space_name
 from dmltune.cli.output import Output
-from dmltune.cli.parser import Parser, add_format
-from dmltune.cli.search import name_of
-from dmltune.errors import UserError
+from dmltune.cli.parser import Parser, add_format, command_line, duration
+from dmltune.errors import UserError, readable
+from dmltune.store import is_name, without_password
 
 if TYPE_CHECKING:
     from dmltune.experiment import Job
@@ -33,7 +35,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "job", metavar="JOB", help="a YAML file: space, name, trials, time, workers, store, …"
+        "job", metavar="JOB", help="a YAML file with space, name, trials, time, workers, store, …"
     )
     parser.add_argument(
         "--address",
@@ -57,15 +59,16 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli.job_log import connect, follow, start
     from dmltune.experiment import load_experiment, load_job
 
-    if not args.address.startswith(("http://", "https://")):
-        raise UserError(f"--address must be the dashboard's, such as http://head:8265; got {args.address}")
+    require_dashboard_address(args.address)
     job = load_job(args.job)
+    validate_job(args.job, job)
     experiment = load_experiment(job.space, job.overrides)
     store = store_of(job, args)
-    name = job.name or f"{name_of(job.space)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    space = space_name(job.space)
+    name = job.name or f"{space}-{time.strftime('%Y%m%d-%H%M%S')}"
     client = connect(args.address)
     with tempfile.TemporaryDirectory(prefix="dmltune-job-") as folder:
-        file = write_space(experiment.to_dict(), Path(folder) / f"{name_of(job.space)}.yaml")
+        file = write_space(experiment.to_dict(), Path(folder) / f"{space}.yaml")
         job_id = start(
             client,
             entrypoint=entrypoint(job, python_of(args.address), name, file.name, store, args.data_root),
@@ -75,17 +78,52 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return follow(client, job_id, args.address, store, name, out)
 
 
+def require_dashboard_address(address: str) -> None:
+    """Raise a UserError unless `address` is http://HOST:PORT and can be put into a request."""
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        http.client.HTTPConnection(parts.netloc.rpartition("@")[2])  # the port is a number
+        good = good and len(address) <= 1000 and address.isprintable() and " " not in address
+    except (ValueError, http.client.InvalidURL):
+        good = False
+    if not good:
+        shown = readable(without_password(address))
+        raise UserError(f"--address must be the dashboard's, such as http://head:8265; got {shown}")
+
+
+def validate_job(file: str, job: Job) -> None:
+    """Raise a UserError that names the file when the job's name or environment cannot be used."""
+    if not is_name(job.name or f"{space_name(job.space)}-x"):
+        raise UserError(
+            f"{file}: the job's name must be letters, digits, '.', '_' or '-', at most 100; "
+            f"got {readable(job.name or space_name(job.space))}. Change name:."
+        )
+    variables = job.runtime_env.get("env_vars", {})
+    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
+        raise UserError(
+            f"{file}: runtime_env.env_vars must map names to texts; got {readable(str(variables))}. "
+            "Write numbers in quotes."
+        )
+    modules = job.runtime_env.get("py_modules", [])
+    if not isinstance(modules, list) or not all(isinstance(module, str) for module in modules):
+        raise UserError(
+            f"{file}: runtime_env.py_modules must be a list of paths; got {readable(str(modules))}. "
+            "Write [path]."
+        )
+
+
 def store_of(job: Job, args: argparse.Namespace) -> str:
-    """An absolute folder as the head node sees it; a relative one only when the cluster is this machine."""
-    asked = args.store or job.store
-    if asked is not None and Path(asked).expanduser().is_absolute():
-        return str(Path(asked).expanduser())
+    """Return an absolute folder as the head node sees it; a relative one is allowed on this machine only."""
+    requested = args.store or job.store
+    if requested is not None and Path(requested).expanduser().is_absolute():
+        return str(Path(requested).expanduser())
     if not on_this_machine(args.address):
         raise UserError(
-            f"a job on {args.address} needs a store that outlives it, an absolute folder of the head node; "
-            f"got {asked or 'none'}. Say --store /shared/mlruns, or store: in the job."
+            f"a job on {without_password(args.address)} needs a store that outlives it, an absolute folder "
+            f"of the head node; got {requested or 'none'}. Use --store /shared/mlruns, or store: in the job."
         )
-    return str(Path(asked or os.environ.get("DMLTUNE_STORE") or "mlruns").absolute())
+    return str(Path(requested or os.environ.get("DMLTUNE_STORE") or "mlruns").absolute())
 
 
 def on_this_machine(address: str) -> bool:
@@ -93,12 +131,12 @@ def on_this_machine(address: str) -> bool:
 
 
 def python_of(address: str) -> str:
-    """This interpreter for a cluster on this machine (it may not be activated), else the one of the head."""
+    """Return this interpreter for a cluster on this machine (it may not be activated), else the head's."""
     return sys.executable if on_this_machine(address) else "python"
 
 
 def write_space(tree: dict[str, Any], path: Path) -> Path:
-    """One flat YAML file without `extends`."""
+    """Write one flat YAML file without `extends`."""
     from ruamel.yaml import YAML
 
     writer = YAML(typ="safe", pure=True)
@@ -109,24 +147,26 @@ def write_space(tree: dict[str, Any], path: Path) -> Path:
 
 
 def entrypoint(job: Job, python: str, name: str, file: str, store: str, data_root: Path | None) -> str:
-    """The command of the job; --address auto is the cluster that it runs in."""
-    root = data_root or job.data_root
-    options: dict[str, Any] = {
-        "--name": name,
-        "--trials": job.trials,
-        "--time": job.time,
-        "--workers": job.workers,
-        "--concurrent": job.concurrent,
-        "--data-root": root,
-        "--store": store,
-        "--address": "auto",
+    """Return the command of the job; --address auto is the cluster that it runs in."""
+    from dmltune.cli import parser_of
+
+    args = parser_of("search").parse([file])
+    changes = {
+        "name": name,
+        "trials": job.trials,
+        "time": None if job.time is None else duration(job.time),
+        "workers": job.workers,
+        "concurrent": job.concurrent,
+        "data_root": data_root or job.data_root,
+        "store": store,
+        "address": "auto",
     }
-    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
-    return shlex.join([python, "-m", "dmltune", "search", file, *given])
+    command = command_line(args, **changes)
+    return f"{shlex.quote(python)} -m {command}"
 
 
 def runtime_env(job: Job, folder: Path) -> dict[str, Any]:
-    """The flat space as working directory, the package as a module, then what the job asks for."""
+    """Return the flat space as working directory, the package as a module, and what the job adds."""
     import dmltune
 
     environment = dict(job.runtime_env)

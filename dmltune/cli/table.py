@@ -1,4 +1,4 @@
-"""`dmltune table`: every check of the store as one table, for the terminal, a README or a paper."""
+"""`dmltune table`: every check of the store as one table: text, Markdown, CSV, LaTeX or JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_store
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 
 SUMMARY = "all checks as one table: text, Markdown, CSV or LaTeX"
 EXAMPLES = """\
@@ -27,12 +27,12 @@ def add_arguments(parser: Parser) -> None:
         help="checks, or searches that were checked (default: all of the store)",
     )
     parser.add_argument(
-        "--metric", default="map_at_r", metavar="A,B", help="which figures (default: map_at_r)"
+        "--metric", default="map_at_r", metavar="A,B", help="which metrics (default: map_at_r)"
     )
     parser.add_argument(
-        "--ensemble", action="store_true", help="the models of all folds put together, too; never marked"
+        "--ensemble", action="store_true", help="also ensembles of the models of all folds; never marked"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there (default: print it)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the file to write (default: print)")
     parser.add_argument(
         "-f", "--format", choices=FORMATS, default="text", help="scores are fractions in csv and json"
     )
@@ -44,31 +44,31 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.tables.finished_checks import checks
     from dmltune.tables.overview import document, overview
 
-    found = checks(Store.at(args.store), args.names)
-    cells = overview(found, [metric.strip() for metric in args.metric.split(",")], args.ensemble)
+    finished = checks(Store.at(args.store), args.names)
+    cells = overview(finished, [metric.strip() for metric in args.metric.split(",")], args.ensemble)
     if not cells:
-        raise UserError("no check in this store has figures yet; dmltune check SEARCH makes one.")
+        raise UserError("no check in this store has scores yet. Make one with: dmltune check SEARCH")
     table = document(cells)
     out.document(table)
     if args.out:
         write(args.out, rendered(table, args.format))
         out.show(str(args.out))
-    elif not out.json:
-        out.stream.write(rendered(table, args.format))
+    else:
+        out.text(rendered(table, args.format))
     return 0
 
 
 def rendered(table: dict[str, object], form: str) -> str:
-    import json
-
-    from dmltune.cli.output import plain
+    from dmltune.cli.output import to_json
     from dmltune.report.table_formats import FORMATS
 
-    return json.dumps(plain(table), indent=2) + "\n" if form == "json" else FORMATS[form](table)
+    return to_json(table) if form == "json" else FORMATS[form](table)
 
 
 def write(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"--out must be a file that can be written; got {file} ({error.strerror}).") from None
+        raise UserError(
+            f"--out must be a file that can be written; got {readable(str(file))} ({error.strerror})."
+        ) from None

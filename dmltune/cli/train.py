@@ -1,4 +1,4 @@
-"""`dmltune train`: one training run, followed line by line."""
+"""`dmltune train`: one training, with a line per validation."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from dmltune.cli.output import Output
-from dmltune.cli.parser import Parser, add_experiment, add_format, add_places, at_least
+from dmltune.cli.output import Output, say
+from dmltune.cli.parser import (
+    Parser,
+    add_address,
+    add_experiment,
+    add_format,
+    add_name,
+    add_places,
+    at_least,
+    command_line,
+    places_of,
+)
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
+    from dmltune.cli.experiment_choice import ChosenExperiment
     from dmltune.train.orders import TrialReport
 
-SUMMARY = "train one embedder: a space's reference point with your changes"
+SUMMARY = "train one embedder: the reference point of a space with your changes"
 EXAMPLES = """\
   dmltune train glyphs-ccp --name first
   dmltune train glyphs-ccp references=batch optimizer.lr=0.002 --seed 3
@@ -25,60 +36,69 @@ EXAMPLES = """\
 def add_arguments(parser: Parser) -> None:
     add_experiment(parser, "what to train")
     add_places(parser)
-    parser.add_argument("--name", help="the run's name (default: space and time); an existing one is resumed")
+    add_name(parser, "space and time")
     parser.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes (default: 1)")
-    parser.add_argument("--address", help="a Ray cluster for several workers (default: this machine alone)")
+    add_address(parser, "this machine alone; one worker trains here")
     parser.add_argument(
         "--trials",
         type=int,
         default=1,
         metavar="1",
-        help="a training is one trial; for more say dmltune search",
+        help="a training is one trial; use dmltune search for more",
     )
     add_format(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli import experiment_choice
-    from dmltune.cli.search import places
-    from dmltune.cli.tracked_training import tracked
+    from dmltune.cli.boundary import INTERRUPTED
     from dmltune.report.summary import warning
+
+    if args.trials != 1:
+        space = args.space if args.data is None else f"--data {args.data}"
+        raise UserError(
+            f"a training is one trial; --trials was {args.trials}. For more: dmltune search {space}"
+        )
+    chosen = experiment_choice.choose_experiment(args)
+    experiment_choice.show(chosen)
+    protocol = chosen.experiment.objective.protocol
+    try:
+        last = train_with(args, chosen)
+    except KeyboardInterrupt:
+        say(f"\nstopped before its end. It continues with\n  {command_line(args, name=chosen.name)}")
+        return INTERRUPTED
+    notice = warning(protocol)
+    document = {"name": chosen.name} | (vars(last) if last is not None else {}) | chosen.document()
+    out.document(document | ({"warning": notice} if notice else {}))
+    if last is None or last.failure:
+        return 1
+    out.show(*closing(chosen.name, last, places_of(args), protocol))
+    return 0
+
+
+def train_with(args: argparse.Namespace, chosen: ChosenExperiment) -> TrialReport | None:
+    """Return the last report."""
     from dmltune.store import Store
     from dmltune.train.api import train
 
-    if args.trials != 1:
-        about = args.space if args.data is None else f"--data {args.data}"
-        raise UserError(
-            f"a training is one trial; --trials was {args.trials}. For more: dmltune search {about}"
-        )
-    chosen = experiment_choice.choose_experiment(args)
-    experiment, name = chosen.experiment, chosen.name
-    experiment_choice.show(chosen)
     store = Store.at(args.store)
-    chosen.keep(store.search_folder(name))
+    chosen.write_to(store.search_folder(chosen.name))
     last = None
-    reports = train(
-        experiment,
-        name=name,
+    for last in train(
+        chosen.experiment,
+        name=chosen.name,
+        space_name=chosen.space_name,
         workers=args.workers,
         store=store,
         data_root=args.data_root,
         address=args.address,
-    )
-    for report in tracked(reports, experiment, name, chosen.space_name, store):
-        print(line(report, experiment.objective.metric), file=sys.stderr, flush=True)
-        last = report
-    seen = warning(experiment.objective.protocol)
-    document = {"name": name} | (vars(last) if last is not None else {}) | chosen.document()
-    out.document(document | ({"warning": seen} if seen else {}))
-    if last is None or last.failure:
-        return 1
-    out.show(*closing(name, last, places(args), experiment.objective.protocol))
-    return 0
+    ):
+        print(line(last, chosen.experiment.objective.metric), file=sys.stderr, flush=True)
+    return last
 
 
 def line(report: TrialReport, metric: str) -> str:
-    """`step 100/600  MAP@R 31.2 %  P@1 45.0 %  loss 0.1234  350 images/s`."""
+    """Return `step 100/600  MAP@R 31.2 %  P@1 45.0 %  loss 0.1234  350 images/s`."""
     from dmltune.report import formatting
 
     if report.failure:
@@ -96,15 +116,16 @@ def line(report: TrialReport, metric: str) -> str:
 
 
 def closing(name: str, last: TrialReport, places: str, protocol: str) -> list[str]:
+    """Return the lines that the command ends with."""
     from dmltune.report import formatting
     from dmltune.report.summary import warning
 
-    seen = warning(protocol)
-    classes = "test" if seen else "validation"
+    notice = warning(protocol)
+    classes = "test" if notice else "validation"
     return [
         "",
-        *([seen] if seen else []),
+        *([notice] if notice else []),
         f"{name}: {formatting.percent(last.best_score)} % on the {classes} classes, at step {last.best_step}",
         "",
-        f"  dmltune evaluate {name} --split test{places}  # on {'the same' if seen else 'unseen'} classes",
+        f"  dmltune evaluate {name} --split test{places}  # on {'the same' if notice else 'unseen'} classes",
     ]

@@ -1,4 +1,4 @@
-"""`dmltune ui`: MLflow's pages over the store, on loopback."""
+"""`dmltune ui`: MLflow's web pages of the store, on loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dmltune.errors import UserError
 SUMMARY = "browse every run with MLflow, on this machine only"
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # a dozen processes for services that no run here uses
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves a dozen processes
     "UVICORN_LOG_LEVEL": "warning",
     "PYTHONWARNINGS": "ignore",
 }
@@ -30,33 +30,34 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("--port", type=at_least(1), default=5000, metavar="N", help="default: 5000")
+    parser.add_argument("--port", type=at_least(1, 65535), default=5000, metavar="N", help="default: 5000")
     add_store(parser)
     add_format(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.store import Store
+    from dmltune.tracking import Tracker
 
     store = Store.at(args.store)
     if store.owns_tracking and not (store.root / "mlflow.db").exists():
-        raise UserError(
-            f"no runs in {store.root} yet; start with dmltune search glyphs-ccp, or say --store FOLDER"
-        )
+        raise UserError(f"no runs in {store.root} yet. Start a search, or choose another --store.")
+    _ = Tracker(store).client  # a damaged database or a silent server is an error here, not in a server's log
     with socket.socket() as probe:
-        # MLflow's server would find out seconds later, with a traceback.
+        # MLflow's server would fail seconds later, with a traceback
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", args.port))
         except (OSError, OverflowError):
-            raise UserError(f"port {args.port} is taken or not allowed; choose another with --port") from None
+            raise UserError(f"port {args.port} is taken or not allowed. Choose another --port.") from None
     address = f"http://127.0.0.1:{args.port}"
-    options = ("--backend-store-uri", store.tracking_uri, "--workers", "1")
+    options = ("--host", "127.0.0.1", "--port", str(args.port), "--workers", "1")
     server = subprocess.Popen(
-        [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(args.port), *options],
+        [sys.executable, "-m", "mlflow", "ui", *options],
         stdout=sys.stderr.fileno(),
-        env=os.environ | ENVIRONMENT,
-        start_new_session=True,  # Ctrl-C is ours alone: the server's children end with their group below
+        # the address may hold a password, which arguments would show to every user of the machine
+        env=os.environ | ENVIRONMENT | {"MLFLOW_BACKEND_STORE_URI": store.tracking_uri},
+        start_new_session=True,  # Ctrl-C reaches this process only; end_group ends the server's children
     )
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -83,7 +84,7 @@ def answers(port: int) -> bool:
 
 
 def end_group(server: subprocess.Popen[bytes]) -> None:
-    """MLflow's server has children of its own; all of them end, politely first."""
+    """End the server with its children: SIGTERM first, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, number)

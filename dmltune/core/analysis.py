@@ -1,4 +1,4 @@
-"""The shape of an embedding: the measures and figures of seed 001, and chapter 4 of seed 003 (convex.py).
+"""The shape of an embedding: the figures of seed 001 and chapter 4 of seed 003 (convex.py).
 
 N points, C classes in the order of their labels, D dimensions, E eigenvalues. μ_c is the mean of a class, not
 normalised, and σ = x − μ. Sums are taken in float64. Where there is nothing to measure (one class, points
@@ -12,46 +12,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dmltune.core.convex import (
-    active_prototypes,
-    combination_bound,
-    convex_combination,
-    convex_hull_overlap,
-    histogram,
-    hulls_overlap,
-    principal_plane,
-)
+from dmltune.core.convex import convex_combination as convex_combination
+from dmltune.core.convex import histogram as histogram
 from dmltune.core.geometry import covering_radius, pairwise_distance
 from dmltune.core.transforms._centres import other_classes
 from dmltune.core.transforms.sft import rotate
 
-__all__ = [
-    "active_prototypes",
-    "class_divergence",
-    "class_spectra",
-    "class_variances",
-    "combination_bound",
-    "convex_combination",
-    "convex_hull_overlap",
-    "distance_histograms",
-    "geometry",
-    "histogram",
-    "hulls_overlap",
-    "overlap_curve",
-    "principal_plane",
-    "rotation_shift",
-    "similarity",
-    "subspace_overlap",
-]
-
-_BLOCK = 1 << 22
-"""Numbers held at once."""
-_DRAWS = 10_000
-"""How often figure 6 draws ‖Aσ − σ‖."""
+_BLOCK = 1 << 22  # numbers held at once
+_DRAWS = 10_000  # draws of ‖Aσ − σ‖ in figure 6
 
 
 def subspace_overlap(emb: Tensor, labels: Tensor, k: int) -> float:
-    """r_w = trace(Uᵀ S_w U) / trace(S_w), U the k leading eigenvectors of S_c (eq. 7 and 8).
+    """Return r_w = trace(Uᵀ S_w U) / trace(S_w), U the k leading eigenvectors of S_c (eq. 7 and 8).
 
     S_c = 1/C Σ μ_cᵀ μ_c and S_w = 1/C Σ_c 1/N_c Σ σᵀ σ with row vectors. S_c is not centred; the μ in S_w is
     that of the point's class (eq. 7 mixes the indices up). More than C eigenvectors are not unique.
@@ -63,35 +35,31 @@ def subspace_overlap(emb: Tensor, labels: Tensor, k: int) -> float:
 
 @torch.no_grad()
 def overlap_curve(emb: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(energy_D, overlap_D) of figure 6 (c): for k = 1 … D the shares of the energy of μ and of σ (r_w) that
-    the k leading eigenvectors of S_c hold.
-    """
+    """Return (energy_D, overlap_D) of figure 6 (c): shares held by k = 1 … D eigenvectors of S_c."""
     return _overlap_curve(_Classes.of(emb, labels))
 
 
 @torch.no_grad()
 def class_divergence(emb: Tensor, labels: Tensor) -> Tensor:
-    """(C,) trace of S_w,c = 1/N_c Σ σᵀ σ (eq. 11, with μ_c for its μ_i): the mean of ‖σ‖² in the class."""
+    """Return (C,) traces of S_w,c = 1/N_c Σ σᵀ σ (eq. 11, with μ_c for its μ_i): means of ‖σ‖²."""
     return _Classes.of(emb, labels).divergence().to(_result_type(emb))
 
 
 @torch.no_grad()
 def class_variances(emb: Tensor, labels: Tensor) -> Tensor:
-    """(C, D) the diagonals of S_w,c (figure 2 b)."""
+    """Return (C, D) the diagonals of S_w,c (figure 2 b)."""
     classes = _Classes.of(emb, labels)
     return classes.mean_of(classes.sigma_ND.square()).to(_result_type(emb))
 
 
 @torch.no_grad()
 def class_spectra(emb: Tensor, labels: Tensor) -> Tensor:
-    """(C, E) the eigenvalues of S_w,c in falling order (figure 2 c); E = D, or the size of the largest class
-    where that is less: what follows is zero.
-    """
+    """Return (C, E) falling eigenvalues of S_w,c (figure 2 c); E = D, or the largest class size."""
     return _Classes.of(emb, labels).spectra().to(_result_type(emb))
 
 
 def similarity(rows_CE: Tensor) -> float:
-    """1 − Σ |λ_a,e − λ_b,e| / Σ (λ_a,e + λ_b,e) over all pairs of rows a < b and all places e, in [0, 1].
+    """1 − Σ |λ_a,e − λ_b,e| / Σ (λ_a,e + λ_b,e) over all pairs of rows a < b and all e, in [0, 1].
 
     The text reads "the difference of the eigenvalues is about 8 % on average" off figure 2 and gives no
     formula. All pairs at once by sorting: O(C log C) for each place.
@@ -107,8 +75,10 @@ def similarity(rows_CE: Tensor) -> float:
 
 @torch.no_grad()
 def rotation_shift(emb: Tensor, labels: Tensor, draws: int = _DRAWS, seed: int = 0) -> Tensor:
-    """(draws,) samples of ‖Aσ − σ‖ (figure 6): a random point, A the rotation of its class mean to that of a
-    random other class. 0 where rotation and translation do the same (proposition 3). Empty for one class.
+    """Return (draws,) samples of ‖Aσ − σ‖ (figure 6); empty for one class.
+
+    σ is of a random point, A the rotation of its class mean to that of a random other class. 0 where rotation
+    and translation do the same (proposition 3).
     """
     classes = _Classes.of(emb, labels)
     return classes.rotation_shift(draws, seed).to(_result_type(emb))
@@ -116,10 +86,10 @@ def rotation_shift(emb: Tensor, labels: Tensor, draws: int = _DRAWS, seed: int =
 
 @torch.no_grad()
 def distance_histograms(emb: Tensor, labels: Tensor, bins: int = 100) -> tuple[Tensor, Tensor, Tensor]:
-    """(edges, positive, negative) of figure 4 (b): how many pairs of points of one class and of two have a
-    distance in each of the bins, which share 0 … 2·max‖x‖ ([0, 2] for normalised points) evenly.
+    """Return (edges, positive, negative) of figure 4 (b): pairs of one and of two classes by distance.
 
-    Each pair counts once. N²D/2 operations in blocks: no N² memory.
+    The bins divide 0 … 2·max‖x‖ ([0, 2] for normalised points) evenly. Each pair counts once. N²D/2
+    operations in blocks: no N² memory.
     """
     emb = _finite(emb).to(_result_type(emb))
     limit = 2 * float(torch.linalg.vector_norm(emb.double(), dim=1).max()) if len(emb) else 0.0
@@ -141,7 +111,7 @@ def distance_histograms(emb: Tensor, labels: Tensor, bins: int = 100) -> tuple[T
 
 @torch.no_grad()
 def geometry(emb_ND: Tensor, labels_N: Tensor) -> dict[str, float]:
-    """The figures that are cheap enough for every evaluation.
+    """Compute the figures that are cheap enough for every evaluation.
 
     inter_class_distance   mean distance of the means of two classes
     intra_class_distance   mean distance of a point to the mean of its class, averaged over classes
@@ -161,7 +131,7 @@ def geometry(emb_ND: Tensor, labels_N: Tensor) -> dict[str, float]:
     divergence_C = classes.divergence()
     intra_C = classes.mean_of(torch.linalg.vector_norm(classes.sigma_ND, dim=1))
     shift = classes.rotation_shift(_DRAWS, seed=0)
-    found = {
+    figures = {
         "inter_class_distance": _mean_distance(classes.means_CD),
         "intra_class_distance": _mean(intra_C),
         "subspace_overlap": float(overlap_D[min(int((energy_D < 0.99).sum()), len(overlap_D) - 1)]),
@@ -171,12 +141,12 @@ def geometry(emb_ND: Tensor, labels_N: Tensor) -> dict[str, float]:
         "variance_similarity": similarity(classes.mean_of(classes.sigma_ND.square())[several_C]),
         "rotation_shift": _mean(shift),
     }
-    return {**found, "covering_radius": covering_radius(emb_ND, labels_N)}
+    return {**figures, "covering_radius": covering_radius(emb_ND, labels_N)}
 
 
 @dataclass(frozen=True)
 class _Classes:
-    """Points split into class means and what is left of them."""
+    """Points split into class means and the rest."""
 
     place_N: Tensor
     counts_C: Tensor
@@ -192,7 +162,7 @@ class _Classes:
         return cls(place_N, counts_C, means_CD, emb - means_CD[place_N])
 
     def mean_of(self, values: Tensor) -> Tensor:
-        """The mean over each class, (C, …)."""
+        """Return the mean over each class, (C, …)."""
         sums = values.new_zeros(len(self.counts_C), *values.shape[1:]).index_add_(0, self.place_N, values)
         return sums / self.counts_C.view(-1, *[1] * (values.dim() - 1))
 
@@ -200,7 +170,7 @@ class _Classes:
         return self.mean_of(self.sigma_ND.square().sum(1))
 
     def spectra(self) -> Tensor:
-        """Classes of one size at a time, by the smaller of the two Gram matrices."""
+        """Process classes of one size at a time, by the smaller of the two Gram matrices."""
         dim = self.sigma_ND.shape[1]
         width = min(dim, int(self.counts_C.max())) if len(self.counts_C) else 0
         spectra_CE = self.sigma_ND.new_zeros(len(self.counts_C), width)
@@ -238,13 +208,13 @@ def _overlap_curve(classes: _Classes) -> tuple[Tensor, Tensor]:
 
 
 def _held(energies_D: Tensor) -> Tensor:
-    """The share of the sum that the first k hold, k = 1 … D; the last is 1 (0 for a sum of 0)."""
+    """Return the share of the sum that the first k hold, k = 1 … D; the last is 1 (0 for a sum of 0)."""
     held_D = energies_D.cumsum(0)
     return held_D / held_D[-1] if float(held_D[-1]) > 0 else torch.zeros_like(held_D)
 
 
 def _mean_distance(points_CD: Tensor) -> float:
-    """Over the pairs of two points, in blocks."""
+    """Average over the pairs of two points, in blocks."""
     count, total = len(points_CD), 0.0
     for part_CD in torch.split(points_CD, max(1, _BLOCK // max(1, count))):
         total += float(pairwise_distance(part_CD, points_CD).sum())

@@ -51,9 +51,7 @@ class _Normalise(torch.autograd.Function):
 
 
 class JointBatchNorm(_BatchNorm):
-    """A batch norm with the training statistics of the joined batch; the ordinary one when alone or
-    frozen.
-    """
+    """Batch norm with the statistics of the joined batch; the ordinary one when alone or frozen."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not (self.training and collectives.world_size() > 1):

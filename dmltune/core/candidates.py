@@ -1,14 +1,14 @@
-"""Which gallery points may be among a query's nearest: float32 products, and a bound on their rounding.
+"""Candidates for the nearest neighbours: float32 products, and a bound on their rounding.
 
-Q queries and G gallery points of one tile, D dimensions, C candidates kept, K the deepest rank wanted. A pair
+Q queries and G gallery points of one tile, D dimensions, C candidates held, K the deepest rank wanted. A pair
 has the score −d²/2 = x·y − ‖x‖²/2 − ‖y‖²/2: one product of rows [x, −‖x‖²/2, 1] and [y, 1, −‖y‖²/2], higher
 is nearer, the same from both sides. With x, y counted from a common centre and u = 2⁻²⁴, an inner product of
 n terms is off by at most γ_n Σ|terms|, γ_n = nu/(1 − nu), in whatever order it is summed (Higham, *Accuracy
-and Stability*, §3.1), so that a score is off by at most E_i = γ_{D+9}/2 · (‖x_i‖ + max‖y‖)². Many dimensions
-are summed in parts: then the length of a part and the number of parts stand in place of D.
+and Stability*, §3.1). So a score is off by at most E_i = γ_{D+9}/2 · (‖x_i‖ + max‖y‖)². Many dimensions are
+summed in parts: then the length of a part and the number of parts stand in place of D.
 
-The true k nearest score at least T_i − E_i when k points have been seen to score T_i or more. What scores
-below T_i − 2E_i is not among them; all else is a candidate.
+The true k nearest score at least T_i − E_i if k points were seen to score T_i or more. Points that score
+below T_i − 2E_i are not among them; all others are candidates.
 """
 
 from __future__ import annotations
@@ -20,27 +20,22 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-LANES = 32
-"""Blocks of points are filled up to a multiple of so many rows, with points that are infinitely far."""
+LANES = 32  # blocks of points are filled up to a multiple of this many rows, with points infinitely far
 _UNIT = 2.0**-24
-_SPARE = 8
-"""So many candidates beyond the depth are kept at least, for those that rounding hides."""
-_SHORT = 64
-"""So many candidates are kept in order all the time; more are put in order once, at the end."""
-_PART = 1024
-"""Dimensions that are summed in one product."""
-_PIECE = 1 << 18
-"""Numbers raised to float64 at once: they stay in the cache."""
+_SPARE = 8  # least number of candidates held beyond the depth, for those that rounding hides
+_SHORT = 64  # up to this many candidates are always sorted; more are sorted once, at the end
+_PART = 1024  # dimensions that are summed in one product
+_PIECE = 1 << 18  # numbers raised to float64 at once: they stay in the cache
 
 
 def raised(x: Tensor, least: torch.dtype = torch.float32) -> Tensor:
-    """Half types as float32, integers as float64, or as `least` when that is more."""
+    """Return half types as float32, integers as float64, or as `least` if that is more."""
     wide = torch.float64 if not x.is_floating_point() else torch.promote_types(x.dtype, torch.float32)
     return x.to(torch.promote_types(wide, least))
 
 
 class Frame:
-    """Where distances are counted from, and in which unit: coordinates that float32 represents well."""
+    """Origin and unit of coordinates that float32 represents well."""
 
     def __init__(self, gallery: Tensor) -> None:
         sample = gallery[:: -(-len(gallery) // 512)]
@@ -48,7 +43,7 @@ class Frame:
         self.unit = 1.0
 
     def norms(self, x_ND: Tensor) -> Tensor:
-        """‖x − centre‖² in float64 of points that must be finite."""
+        """Return ‖x − centre‖² in float64 of points that must be finite."""
         step = max(1, _PIECE // max(1, x_ND.shape[1]))
         norm_N = torch.empty(len(x_ND), dtype=torch.float64, device=x_ND.device)
         for at in range(0, len(x_ND), step):
@@ -61,7 +56,7 @@ class Frame:
         return raised(x_ND, self.centre_D.dtype) - self.centre_D
 
     def write(self, x_ND: Tensor, out: Tensor) -> None:
-        """The same in the unit, as float32."""
+        """Write the same in the unit, as float32."""
         x_ND = raised(x_ND, self.centre_D.dtype)
         if x_ND.dtype == out.dtype == self.centre_D.dtype:
             torch.sub(x_ND, self.centre_D, out=out)
@@ -87,7 +82,7 @@ class Points:
         return self.x_ND[start:stop] if self.order_N is None else self.x_ND[self.order_N[start:stop]]
 
     def rows(self, start: int, stop: int, side: int, out: Tensor) -> Tensor:
-        """[x, −‖x‖²/2, 1] of side 0, [y, 1, −‖y‖²/2] of side 1, in `out`."""
+        """Return [x, −‖x‖²/2, 1] of side 0, [y, 1, −‖y‖²/2] of side 1, in `out`."""
         count, dim = stop - start, self.x_ND.shape[1]
         filled = -(-count // LANES) * LANES
         rows = out[: filled * (dim + 2)].view(filled, dim + 2)
@@ -100,7 +95,7 @@ class Points:
 
 
 def scores(x_QD: Tensor, y_GD: Tensor, out: Tensor, spare: Tensor) -> Tensor:
-    """All products of the rows, in `out`; both buffers are at least as large, `spare` only for many parts."""
+    """Return all products of the rows in `out`; `spare`, as large, is for many parts only."""
     shape = len(x_QD), len(y_GD)
     tile_QG, part_QG = (buffer[: shape[0] * shape[1]].view(shape) for buffer in (out, spare))
     with full_precision(x_QD.device):
@@ -112,7 +107,7 @@ def scores(x_QD: Tensor, y_GD: Tensor, out: Tensor, spare: Tensor) -> Tensor:
 
 
 def errors(query: Points, gallery: Points) -> Tensor:
-    """E of every query, after the unit has been chosen so that squares neither overflow nor vanish."""
+    """Return E of every query; choose the unit first so that squares neither overflow nor vanish."""
     frame, columns = query.frame, query.x_ND.shape[1] + 2
     terms = min(columns, _PART) + -(-columns // _PART) + 6
     largest = float(torch.cat([query.norm_N, gallery.norm_N]).amax()) ** 0.5
@@ -123,8 +118,8 @@ def errors(query: Points, gallery: Points) -> Tensor:
     return (gamma / 2 * 1.0001 * reach_Q.square() + terms * 2.0**-140).to(torch.float32)
 
 
-def kept(deepest: int) -> int:
-    """How many candidates a block of queries keeps."""
+def candidate_count(deepest: int) -> int:
+    """Return how many candidates a block of queries holds."""
     return deepest + max(_SPARE, deepest // 8) + 1
 
 
@@ -134,7 +129,7 @@ class Best:
     def __init__(self, depth_Q: Tensor, error_Q: Tensor) -> None:
         self.depth_Q, self.error_Q = depth_Q, error_Q
         self.deepest = int(depth_Q.amax())
-        count = kept(self.deepest)
+        count = candidate_count(self.deepest)
         self.score_QC = error_Q.new_full((len(depth_Q), count), -torch.inf)
         self.index_QC = depth_Q.new_zeros((len(depth_Q), count))
         self.floor_Q = torch.full_like(error_Q, -torch.inf)
@@ -142,10 +137,10 @@ class Best:
         self.in_order = count <= _SHORT
 
     def take(self, tile_QG: Tensor, start: int) -> None:
-        """Scores of the gallery points from `start` on; those below the floor are only ever compared.
+        """Take scores of the gallery points from `start` on; those below the floor are only compared.
 
-        A tile is looked at through the peaks of groups of points. Groups are the larger the fewer candidates
-        are expected; when they would hold one point each, all scores are merged.
+        A tile is reduced to the peaks of groups of points, larger ones if fewer candidates are expected. If
+        groups would hold one point each, all scores are merged.
         """
         tile_QG = tile_QG[: len(self.depth_Q)]
         width = tile_QG.shape[1]
@@ -158,21 +153,21 @@ class Best:
         self.seen += width
 
     def settle(self) -> None:
-        """Bring the candidates into the order of their scores: the nearest first."""
+        """Sort the candidates by their scores: the nearest first."""
         if not self.in_order:
             self.score_QC, place_QC = self.score_QC.sort(dim=1, descending=True)
             self.index_QC = self.index_QC.gather(1, place_QC)
             self._raise_floor(slice(None), self.score_QC)
 
     def unsure(self, available: int) -> Tensor:
-        """Where more candidates lay above the floor than are kept."""
+        """Return where more candidates lay above the floor than are held."""
         full_Q = self.score_QC[:, -1] >= self.floor_Q
         return full_Q & (self.score_QC.shape[1] < available)
 
     def _pick(self, group_QSM: Tensor, start: int) -> bool:
-        """False when most groups have a candidate, so that picking is no gain."""
+        """Return False if most groups have a candidate, where picking is no gain."""
         peak_QM = _peaks(group_QSM)
-        if not self.seen:  # as many groups as the depth peak above: so do as many points
+        if not self.seen:  # `deepest` groups peak at the floor or above: as many points score so
             self._raise_floor(slice(None), peak_QM.topk(self.deepest).values)
         row_H, place_H = (peak_QM >= self.floor_Q.unsqueeze(1)).nonzero(as_tuple=True)
         if 2 * len(row_H) > peak_QM.numel():
@@ -198,27 +193,28 @@ class Best:
         self.score_QC[rows] = joined_RC
         if self.in_order:
             self._raise_floor(rows, joined_RC)
-        else:  # no score below those kept will be kept
+        else:  # no score below those held will be held
             floor_R = joined_RC.amin(1).clamp(min=torch.finfo(torch.float32).min)
             self.floor_Q[rows] = torch.maximum(self.floor_Q[rows], floor_R)
 
     def _raise_floor(self, rows: Tensor | slice, score_RC: Tensor) -> None:
-        """From scores in descending order. Scores of −∞ are nobody's: the floor is above them."""
+        """Raise the floor from scores in descending order; a score of −∞ marks an empty slot."""
         kth_R = score_RC.gather(1, self.depth_Q[rows].unsqueeze(1) - 1).squeeze(1)
         floor_R = (kth_R - 2 * self.error_Q[rows]).clamp(min=torch.finfo(torch.float32).min)
         self.floor_Q[rows] = torch.maximum(self.floor_Q[rows], floor_R)
 
 
 def _peaks(group_QSM: Tensor) -> Tensor:
-    """The maxima over S; memory is read in its order, whichever side of the product the queries are on."""
+    """Return the maxima over S; memory is read in its order on either side of the product."""
     if group_QSM.stride(0) == 1:
         return group_QSM.permute(1, 2, 0).amax(0).T.contiguous()
     return group_QSM.amax(1)
 
 
 def slots(row_P: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Pairs in the order of their rows as a table: the rows that occur, for every pair its line in the table
-    and its place in the line, and the length of the longest line.
+    """Return pairs in the order of their rows as a table.
+
+    (rows that occur, the line and the place in the line of each pair, length of the longest line).
     """
     rows, slot_P, count_R = torch.unique_consecutive(row_P, return_inverse=True, return_counts=True)
     first_R = count_R.cumsum(0) - count_R
@@ -228,7 +224,7 @@ def slots(row_P: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
 
 @contextlib.contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Products of float32 are products of float32: no TF32, no bfloat16, no autocast."""
+    """Compute products of float32 in float32: no TF32, no bfloat16, no autocast."""
     backends = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
     before = [backend.fp32_precision for backend in backends]
     try:

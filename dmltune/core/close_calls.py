@@ -1,4 +1,4 @@
-"""The last word on neighbours: distances from differences in float64, and the way of ties and clusters.
+"""Exact distances from differences in float64, for ties and tight clusters.
 
 Q queries, G gallery points, P pairs, K neighbours wanted, D dimensions. Equal points have the same distance
 to the last bit, because every pair is summed alike.
@@ -11,14 +11,12 @@ from torch import Tensor
 
 from dmltune.core.candidates import Frame, raised, slots
 
-_PIECE = 1 << 18
-"""Differences held at once: they stay in the cache."""
-_TILE = 1 << 21
-"""Float64 products, or coordinates, held at once."""
+_PIECE = 1 << 18  # differences held at once: they stay in the cache
+_TILE = 1 << 21  # float64 products, or coordinates, held at once
 
 
 def squared_distances(query: Tensor, gallery: Tensor, row_P: Tensor, index_P: Tensor) -> Tensor:
-    """Σ (x − y)² in float64 of the pairs (row, index)."""
+    """Return Σ (x − y)² in float64 of the pairs (row, index)."""
     squared_P = torch.empty(len(row_P), dtype=torch.float64, device=query.device)
     step = max(1, _PIECE // max(1, query.shape[1]))
     for at in range(0, len(row_P), step):
@@ -30,7 +28,7 @@ def squared_distances(query: Tensor, gallery: Tensor, row_P: Tensor, index_P: Te
 
 
 def by_keys(*keys: Tensor) -> Tensor:
-    """The order by the last key, equal ones by the one before, and so on, along the last dimension."""
+    """Return the order by the last key, then by the one before, …, along the last dimension."""
     order = keys[0].argsort(stable=True)
     for key in keys[1:]:
         order = order.gather(-1, key.gather(-1, order).argsort(stable=True))
@@ -38,7 +36,7 @@ def by_keys(*keys: Tensor) -> Tensor:
 
 
 def by_distance(index_QN: Tensor, squared_QN: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """The first of every line by distance and index, −1 where nothing is at a finite distance."""
+    """Return the first of every line by distance and index, −1 where no distance is finite."""
     order_QN = by_keys(index_QN, squared_QN)
     order_QN = order_QN[:, :depth]
     squared_QK = squared_QN.gather(1, order_QN)
@@ -51,23 +49,23 @@ def by_distance(index_QN: Tensor, squared_QN: Tensor, depth: int) -> tuple[Tenso
 
 
 class CloseCalls:
-    """For queries with more candidates than are kept.
+    """Exact search for queries with more candidates than a block holds.
 
-    Float64 products find all gallery points that may be no farther than the K-th of those known, differences
-    rank them, and the K-th comes nearer tile by tile. Of equal gallery points only the first K + 1 can be
-    among the K nearest (one may be the query itself).
+    Float64 products find all gallery points that may be no farther than the K-th known, differences rank
+    them, and the K-th comes nearer tile by tile. Of equal gallery points only the first K + 1 can be among
+    the K nearest (one may be the query itself).
     """
 
     def __init__(self, query: Tensor, gallery: Tensor, own_Q: Tensor, frame: Frame, deepest: int) -> None:
         self.query, self.gallery, self.own_Q = query, gallery, own_Q
         self.centre_D = frame.centre_D.double()
         self.reach = float(frame.norms(gallery).amax()) ** 0.5
-        self.kept_G = first_of_equals(gallery, deepest + 1)
+        self.retained_G = first_of_equals(gallery, deepest + 1)
 
     def nearest(
         self, row_Q: Tensor, known_QC: Tensor, depth_Q: Tensor, deepest: int
     ) -> tuple[Tensor, Tensor]:
-        """Indices and distances of the queries `row_Q`, of which the candidates `known_QC` are known."""
+        """Return indices and distances of the queries `row_Q` with the candidates `known_QC`."""
         kth_Q1 = depth_Q.unsqueeze(1) - 1
         row_P = row_Q.repeat_interleave(known_QC.shape[1])
         known_P = squared_distances(self.query, self.gallery, row_P, known_QC.flatten())
@@ -78,8 +76,8 @@ class CloseCalls:
         index_QK = row_Q.new_full((len(row_Q), deepest), -1)
         squared_QK = x_QD.new_full((len(row_Q), deepest), torch.inf)
         step = max(1, _TILE // max(x_QD.shape))
-        for at in range(0, len(self.kept_G), step):
-            others_N = self.kept_G[at : at + step]
+        for at in range(0, len(self.retained_G), step):
+            others_N = self.retained_G[at : at + step]
             y_ND = raised(self.gallery[others_N], torch.float64) - self.centre_D
             fast_QN = torch.addmm(norm_Q1 + y_ND.square().sum(1), x_QD, y_ND.T, alpha=-2)
             near_QN = (fast_QN <= limit_Q1 + error_Q1) & (others_N != self.own_Q[row_Q].unsqueeze(1))
@@ -95,7 +93,7 @@ class CloseCalls:
 
 
 def table(line_P: Tensor, index_P: Tensor, squared_P: Tensor, lines: int) -> tuple[Tensor, Tensor]:
-    """Pairs in the order of their lines as two tables, filled up with −1 and ∞."""
+    """Return pairs in the order of their lines as two tables, filled up with −1 and ∞."""
     used, slot_P, place_P, most = slots(line_P)
     index_QN = index_P.new_full((lines, most), -1)
     squared_QN = squared_P.new_full((lines, most), torch.inf)
@@ -105,7 +103,7 @@ def table(line_P: Tensor, index_P: Tensor, squared_P: Tensor, lines: int) -> tup
 
 
 def first_of_equals(points_ND: Tensor, most: int) -> Tensor:
-    """In ascending order the indices of all points but those with `most` or more equal ones before them."""
+    """Return the ascending indices of all points with fewer than `most` equal ones before them."""
     generator = torch.Generator().manual_seed(0)
     odd_D = (torch.randint(1 << 62, (points_ND.shape[1],), generator=generator) | 1).to(points_ND.device)
     step = max(1, _PIECE // max(1, points_ND.shape[1]))
@@ -117,9 +115,9 @@ def first_of_equals(points_ND: Tensor, most: int) -> Tensor:
     _, group_N, count_C = torch.unique_consecutive(hash_N, return_inverse=True, return_counts=True)
     first_N = (count_C.cumsum(0) - count_C)[group_N]
     late = ((torch.arange(len(hash_N), device=hash_N.device) - first_N) >= most).nonzero().squeeze(1)
-    kept = torch.ones(len(points_ND), dtype=torch.bool, device=points_ND.device)
+    retained = torch.ones(len(points_ND), dtype=torch.bool, device=points_ND.device)
     for at in range(0, len(late), step):
         piece = late[at : at + step]
         mine, theirs = order_N[piece], order_N[first_N[piece]]
-        kept[mine[(points_ND[mine] == points_ND[theirs]).all(1)]] = False  # a hash alone proves nothing
-    return kept.nonzero().squeeze(1)
+        retained[mine[(points_ND[mine] == points_ND[theirs]).all(1)]] = False  # a hash alone proves nothing
+    return retained.nonzero().squeeze(1)

@@ -16,15 +16,14 @@ from torch import Tensor
 _MANY = 1000
 """From this many clusters on, k-means++ is not used: it costs O(N·k·D·log k), hours for 11,316 classes."""
 _ITERATIONS = 300
-_CONVERGED = 1e-5
-"""Relative improvement of the objective below which faiss stops."""
+_CONVERGED = 1e-5  # relative improvement of the objective below which faiss stops
 
 
 def clustering_metrics(labels: Any, assignments: Any) -> dict[str, float]:
-    """nmi = 2·I / (H_classes + H_clusters) (arithmetic mean) and f1 of "is this pair of points together?".
+    """Return nmi = 2·I / (H_classes + H_clusters) (arithmetic mean) and f1 of pairs in a common cluster.
 
     Both are 1 for the same partition, also where the formula is 0/0 (one class and one cluster; all alone).
-    O(N log N): only the n_ij that are not 0 are held. Tensors, arrays or sequences of N whole numbers.
+    O(N log N): only the n_ij that are not 0 are held. Takes tensors, arrays or sequences of N whole numbers.
     """
     class_N, cluster_N = _places(labels), _places(assignments)
     if not 0 < len(class_N) == len(cluster_N):

@@ -1,10 +1,9 @@
-"""Communication between the ranks of one training; the identity when torch.distributed is not initialised.
+"""Communication between the ranks of one training; the identity without torch.distributed.
 
-Every rank computes the loss L of the joined batch and one DistributedDataParallel averages the
-parameters' gradients. With the backward of `gather_with_gradient` summing over the W ranks, rank r
-sends W · ∂L/∂x_r into its own part of the graph, the mean over the ranks is Σ_r ∂L/∂x_r · ∂x_r/∂θ =
-∂L/∂θ, and what every rank holds whole (proxies, penalties) is averaged to itself. Nothing is scaled by
-the number of ranks.
+Every rank computes the loss L of the joined batch, and one DistributedDataParallel averages the parameters'
+gradients. The backward of `gather_with_gradient` sums over the W ranks, so rank r sends W · ∂L/∂x_r into its
+own part of the graph. The mean over the ranks is Σ_r ∂L/∂x_r · ∂x_r/∂θ = ∂L/∂θ; what every rank holds whole
+(proxies, penalties) is averaged to itself. Nothing is scaled by the number of ranks.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _device() -> torch.device:
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:
-    """The sum over the ranks (a new tensor), without gradient."""
+    """Return the sum over the ranks (a new tensor), without gradient."""
     if world_size() == 1:
         return x.detach()
     total = x.detach().clone(memory_format=torch.contiguous_format)
@@ -54,7 +53,7 @@ def broadcast_(x: Tensor) -> Tensor:
 
 
 def broadcast_number(value: float) -> float:
-    """Rank 0's number, exactly, on every rank."""
+    """Return rank 0's number, exactly, on every rank."""
     if world_size() == 1:
         return value
     number = torch.tensor([value], dtype=torch.float64, device=_device())
@@ -94,9 +93,7 @@ class _Gather(torch.autograd.Function):
 
 
 def gather_with_gradient(x: Tensor) -> Tensor:
-    """Concatenate equal shapes over the ranks; the backward sums over the ranks and returns the local
-    slice.
-    """
+    """Concatenate equal shapes over the ranks; the backward sums and returns the local slice."""
     if world_size() == 1:
         return x
     joined: Tensor = _Gather.apply(x)

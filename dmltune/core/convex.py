@@ -1,4 +1,4 @@
-"""Pooling as a convex combination of prototypes (chapter 4 of seed 003), and whether class hulls overlap.
+"""Pooling as a convex combination of prototypes (chapter 4 of seed 003), and overlap of class hulls.
 
 N local features or points, M prototypes, C classes, D dimensions, H corners of a hull; `...` are leading
 (image) dimensions. A feature map becomes features by `map_BDHW.flatten(2).mT`.
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from dmltune.core.geometry import pairwise_distance
 
-_INSIDE = 1e-9
-"""A point this near to a hull, as a share of the size of all points, is in it."""
+_INSIDE = 1e-9  # a point this near to a hull, as a share of the size of all points, is in it
 
 Points = NDArray[np.float64]
 
@@ -29,22 +28,18 @@ class Bound(NamedTuple):
 
 
 def histogram(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
-    """p* of eq. 4.2.5: the share of the features whose nearest prototype it is (claim 4.2.1), (..., M).
-
-    Ties go to the lower index.
-    """
+    """p* of eq. 4.2.5, (..., M): shares of features by nearest prototype (claim 4.2.1), ties to the lower."""
     return _shares(_distances(features_ND, prototypes_MD))
 
 
 def convex_combination(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
-    """PCC = Σ_i p*_i ν_i, (..., D): what average pooling gives when each feature is its nearest prototype."""
+    """PCC = Σ_i p*_i ν_i, (..., D): average pooling with each feature moved to its prototype."""
     p_M = histogram(features_ND, prototypes_MD)
     return p_M @ prototypes_MD.to(p_M.dtype)
 
 
 def combination_bound(features_ND: Tensor, prototypes_MD: Tensor) -> Bound:
-    """‖PCC − GAP‖ ≤ δ (proposition 4.2.1), both (...), δ the largest distance of a feature to its nearest
-    prototype.
+    """‖PCC − GAP‖ ≤ δ (proposition 4.2.1), both (...), δ the largest distance to the nearest prototype.
 
     Printed is ‖PCC − GAP‖² ≤ δ, whose proof takes ‖PCC − GAP‖ ≤ 1 for granted: features x = −ν on the unit
     sphere have 4 > 2. Without the square it is the triangle inequality and needs no unit ball.
@@ -57,17 +52,14 @@ def combination_bound(features_ND: Tensor, prototypes_MD: Tensor) -> Bound:
 
 
 def active_prototypes(histograms_BM: Tensor, labels_B: Tensor) -> Tensor:
-    """(C, M) which prototypes the images of a class use: the corners of its hull in figure 4.3.
-
-    Classes in the order of their labels.
-    """
+    """Return (C, M) which prototypes the images of a class use: corners of its hull in figure 4.3."""
     is_CB = torch.unique(labels_B).unsqueeze(1) == labels_B
     active_CM: Tensor = is_CB.to(histograms_BM.dtype) @ histograms_BM > 0
     return active_CM
 
 
 def principal_plane(emb_ND: Tensor) -> Tensor:
-    """The points in the plane of their two leading principal axes, (N, 2), for pictures and 2-D hulls."""
+    """Return the points in the plane of their two leading principal axes, (N, 2)."""
     centred_ND = emb_ND.double() - emb_ND.double().mean(0)
     _, axes_DD = torch.linalg.eigh(centred_ND.mT @ centred_ND)
     plane_N2 = centred_ND @ axes_DD[:, -2:].flip(1)
@@ -76,40 +68,40 @@ def principal_plane(emb_ND: Tensor) -> Tensor:
 
 @torch.no_grad()
 def convex_hull_overlap(emb_ND: Tensor, labels_N: Tensor) -> float:
-    """The share of the points that lie in (or on) the convex hull of another class; 0 for hulls apart.
+    """Return the share of the points in (or on) the convex hull of another class; 0 for hulls apart.
 
     In the plane, exactly, by the edges of the hulls. In more dimensions by one non-negative least-squares
-    problem a point and class whose bounding box holds it (scipy); there points
-    in general position are in no hull at all before a class has more than D of them, so `principal_plane`
-    first is what the pictures of the thesis show.
+    problem a point and class whose bounding box holds it (scipy). There, points in general position are in no
+    hull before a class has more than D of them: the thesis' pictures show `principal_plane` first.
     """
     points_ND, groups = _groups(emb_ND, labels_N)
     inside_N = np.zeros(len(points_ND), dtype=bool)
     for group in groups:
-        asked = np.setdiff1d(np.flatnonzero(~inside_N), group, assume_unique=True)
+        tested = np.setdiff1d(np.flatnonzero(~inside_N), group, assume_unique=True)
         corners_HD = points_ND[group]
         low_D, high_D = corners_HD.min(0) - _INSIDE, corners_HD.max(0) + _INSIDE
-        asked = asked[((points_ND[asked] >= low_D) & (points_ND[asked] <= high_D)).all(1)]
-        inside_N[asked] = _in_hull(points_ND[asked], corners_HD)
+        tested = tested[((points_ND[tested] >= low_D) & (points_ND[tested] <= high_D)).all(1)]
+        inside_N[tested] = _in_hull(points_ND[tested], corners_HD)
     return float(inside_N.mean()) if len(inside_N) else 0.0
 
 
 @torch.no_grad()
 def hulls_overlap(emb_ND: Tensor, labels_N: Tensor) -> Tensor:
-    """(C, C) whether the hulls of two classes have a point in common, in any number of dimensions; True on
-    the diagonal. One non-negative least-squares problem a pair of classes.
+    """Return (C, C) whether the hulls of two classes have a common point; True on the diagonal.
+
+    One non-negative least-squares problem a pair of classes, in any number of dimensions.
     """
     points_ND, groups = _groups(emb_ND, labels_N)
     meet_CC = torch.eye(len(groups), dtype=torch.bool)
-    for c, one in enumerate(groups):
+    for c, own in enumerate(groups):
         for d in range(c):
             other = groups[d]
             # Σ λ_i x_i = Σ μ_j y_j with Σ λ = Σ μ = 1
             columns = np.block(
                 [
-                    [points_ND[one].T, -points_ND[other].T],
-                    [np.ones((1, len(one))), np.zeros((1, len(other)))],
-                    [np.zeros((1, len(one))), np.ones((1, len(other)))],
+                    [points_ND[own].T, -points_ND[other].T],
+                    [np.ones((1, len(own))), np.zeros((1, len(other)))],
+                    [np.zeros((1, len(own))), np.ones((1, len(other)))],
                 ]
             )
             goal = np.append(np.zeros(points_ND.shape[1]), [1.0, 1.0])
@@ -133,7 +125,7 @@ def _shares(distance_NM: Tensor) -> Tensor:
 
 
 def _groups(emb_ND: Tensor, labels_N: Tensor) -> tuple[Points, list[NDArray[np.int64]]]:
-    """The points moved and scaled into the unit ball (no hull minds), and the places of each class."""
+    """Move and scale the points into the unit ball; return them and the places of each class."""
     if not bool(emb_ND.isfinite().all()):
         raise ValueError("embeddings must be finite")
     points_ND = emb_ND.double().cpu().numpy()
@@ -149,12 +141,12 @@ def _in_hull(points_ND: Points, corners_HD: Points) -> NDArray[np.bool_]:
     if points_ND.shape[1] == 2:
         return _in_polygon(points_ND, corners_HD)
     columns = np.vstack([corners_HD.T, np.ones(len(corners_HD))])
-    found = [_residual(columns, np.append(point, 1.0)) <= _INSIDE for point in points_ND]
-    return np.array(found, dtype=bool)
+    inside = [_residual(columns, np.append(point, 1.0)) <= _INSIDE for point in points_ND]
+    return np.array(inside, dtype=bool)
 
 
 def _in_polygon(points_N2: Points, corners_H2: Points) -> NDArray[np.bool_]:
-    """On the left of (or on) every edge; a hull that is a point or a segment is left to its bounding box."""
+    """Left of (or on) every edge; hulls that are points or segments rely on the bounding box."""
     hull_H2 = _hull(corners_H2)
     edge_H2 = np.roll(hull_H2, -1, axis=0) - hull_H2
     length_H = np.linalg.norm(edge_H2, axis=1)
@@ -165,7 +157,7 @@ def _in_polygon(points_N2: Points, corners_H2: Points) -> NDArray[np.bool_]:
 
 
 def _hull(points_N2: Points) -> Points:
-    """The corners, counter-clockwise: lower and upper chain over the points from left to right."""
+    """Return the corners, counter-clockwise: lower and upper chain over the points from left to right."""
     ordered = np.unique(points_N2, axis=0)
     chains = []
     for run in (ordered, ordered[::-1]):

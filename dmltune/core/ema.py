@@ -16,9 +16,9 @@ _FORGETS_THE_START = 10
 class Ema:
     """θ̄ ← d_t θ̄ + (1 − d_t) θ after every step t = 0, 1, …, with d_t = min(decay, t / (t + 10)).
 
-    The rising decay lets short trainings forget where they began (a new layer begins at random). It is a
-    function of the step alone, and all ranks hold the same weights: nothing but θ̄ has to be kept or sent.
-    Running statistics of batch norms are averaged as weights are; counters are taken over as they stand.
+    The rising decay lowers the weight of the random start in short trainings. It is a function of the step,
+    and all ranks hold the same weights: only θ̄ is stored. Running statistics of batch norms are averaged as
+    weights are; counters are copied.
     """
 
     def __init__(self, embedder: Embedder, decay: float) -> None:
@@ -47,7 +47,7 @@ class Ema:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The average stands in the embedder until the block ends."""
+        """Put the average into the embedder until the block ends."""
         if not self.average:
             yield
             return

@@ -1,4 +1,4 @@
-"""Image → point: backbone → 1×1 convolution → pooling → normalisation."""
+"""Embed images: backbone → 1×1 convolution → pooling → normalisation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dmltune.errors import UserError
 
 
 class _NoProjection(nn.Identity):
-    """Stands where the backbone's own features are pooled; answers what is asked of a convolution."""
+    """Identity with the attributes of a convolution, for pooling the backbone's own features."""
 
     weight: Tensor
 
@@ -29,14 +29,13 @@ class _NoProjection(nn.Identity):
 
 
 class Embedder(nn.Module):
-    """Images (B, 3, H, W), uint8 or float in [0, 1], to points (B, D) on ("l2") or in ("lip") the unit ball.
+    """Map images (B, 3, H, W), uint8 or float in [0, 1], to points (B, D).
 
-    With `dim` None there is no convolution: the points have the channels of the backbone. With `frozen_bn`
-    the batch norms keep the running statistics they came with; scale and shift still learn. All of the
-    backbone before the module `frozen_until` ("all": all of it) stays as it is: without gradient and in
-    inference mode. With `from_maps` set, what comes in place of images is what `at_cut` made of them; these
-    are images of `side` pixels. With `backbone_bfloat16` set, the backbone computes in it in training mode;
-    its map, and all behind it, does not.
+    Points lie on ("l2") or in ("lip") the unit ball. With `dim` None there is no convolution: points have the
+    channels of the backbone. With `frozen_bn` the batch norms keep their running statistics; scale and shift
+    still learn. The backbone before the module `frozen_until` ("all": all of it) has no gradient and is in
+    inference mode. With `from_maps` set, inputs are results of `at_cut` for images of `side` pixels. With
+    `backbone_bfloat16` set, the backbone computes in bfloat16 in training mode; all behind its map does not.
     """
 
     mean: Tensor
@@ -75,7 +74,7 @@ class Embedder(nn.Module):
         return self.normalised(pooled_BD)
 
     def map(self, images_B3HW: Tensor) -> Tensor:
-        """The local features that are pooled, (B, in_channels of the pooling, h, w)."""
+        """Return the local features to pool, (B, in_channels of the pooling, h, w)."""
         device = images_B3HW.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.backbone_bfloat16 and self.training):
             if self.from_maps:
@@ -88,13 +87,13 @@ class Embedder(nn.Module):
 
     @torch.no_grad()
     def at_cut(self, images_B3HW: Tensor) -> Tensor:
-        """What the frozen prefix makes of images."""
+        """Return the result of the frozen prefix for images."""
         assert self.cut is not None
         self.cut.set_inference()
         return self.cut.prefix(self._standardised(images_B3HW))
 
     def pooled(self, images_B3HW: Tensor, attributes: bool = False) -> tuple[Tensor, Tensor | None]:
-        """(points that are not normalised yet, pseudo-attributes of eq. 5.2.3 where they are asked for)."""
+        """Return (points before normalisation, pseudo-attributes of eq. 5.2.3 if requested)."""
         features_BDHW = self.map(images_B3HW)
         return (
             self.pooling.with_attributes(features_BDHW) if attributes else (self.pooling(features_BDHW), None)

@@ -1,4 +1,4 @@
-"""The loop, read top to bottom: `fit` is a generator that yields one `Progress` per validation.
+"""The training loop: `fit` is a generator that yields one `Progress` per validation.
 
 C classes, b pool samples a class, D dimensions, N validation images.
 """
@@ -22,9 +22,8 @@ from dmltune.core.run import MEASURES, BatchSource, Diverged, Progress, Run, Sch
 __all__ = ["MEASURES", "BatchSource", "Diverged", "Options", "Progress", "Run", "Schedule", "fit"]
 
 _POLL_SECONDS = 0.005
-"""Several ranks exchange the wish to stop at most about this often, so that short steps stay short."""
-_LOOK_EVERY = 16
-"""On an accelerator the loss is looked at every so many steps: each look waits for the device."""
+"""Several ranks exchange the request to stop at most about this often; short steps stay short."""
+_LOOK_EVERY = 16  # steps between two readings of the loss on an accelerator; each one waits for the device
 
 
 def fit(
@@ -34,10 +33,10 @@ def fit(
 ) -> Iterator[Progress]:
     """Validate at step 0 (a new run only), then train, and yield after every validation until finished.
 
-    The last `Progress` is finished; before it is yielded the best weights are loaded into the embedder, while
-    `run.state()` still gives the live ones. A restored run that had finished yields that last one again.
-    `should_stop` is asked between steps; rank 0's answer holds for all ranks. `untrained` are the MEASURES of
-    the same network at step 0, when they are known already.
+    Before the last `Progress` is yielded, the best weights are loaded into the embedder; `run.state()` still
+    returns the live ones. A restored run that had finished yields the last one a second time. `should_stop`
+    is called between steps; rank 0's result holds for all ranks. `untrained`
+    are the MEASURES of the same network at step 0, when they are known already.
     """
     model = distribute(run.objective)
     stop = _Stop(should_stop)
@@ -51,7 +50,7 @@ def fit(
         yield _finish(run, run.reason())
     run.objective.embedder.backbone_bfloat16 = run.precision == "bfloat16"
     while not run.reason():
-        if stop.asked():
+        if stop.requested():
             yield _finish(run, "stopped")
             return
         begin = time.perf_counter()
@@ -79,8 +78,10 @@ def fit(
 
 
 def _validate(run: Run, known: Mapping[str, float] | None = None) -> Progress:
-    """The averaged weights are measured and kept where there are any, and the references hear of them (θ* of
-    CCP is what scored best); pools are embedded by the live weights, which the proxies are compared with.
+    """Measure and store the averaged weights, if there are any, and report them to the references.
+
+    θ* of CCP is the weights with the best score. Pools are embedded by the live weights, with which the
+    proxies are compared.
     """
     with run.ema.in_place():
         measures = dict(known) if known else _measure(run)
@@ -106,14 +107,17 @@ def _measure(run: Run) -> dict[str, float]:
     _check_finite(run, float(emb_ND.sum()), "embedding")
     values = dict.fromkeys(MEASURES, 0.0)
     if collectives.rank() == 0:
-        found = {**retrieval_metrics(emb_ND, labels_N), "covering_radius": covering_radius(emb_ND, labels_N)}
-        values = {name: found[name] for name in MEASURES}
+        metrics = {
+            **retrieval_metrics(emb_ND, labels_N),
+            "covering_radius": covering_radius(emb_ND, labels_N),
+        }
+        values = {name: metrics[name] for name in MEASURES}
     return {name: collectives.broadcast_number(value) for name, value in values.items()}
 
 
 @torch.no_grad()
 def _embed_validation(run: Run) -> tuple[Tensor, Tensor]:
-    """The whole validation set in its own order, on every rank."""
+    """Embed the whole validation set in its own order, on every rank."""
     embedder = run.objective.embedder.eval()
     emb, labels = [_no_points(run)], [torch.zeros(0, dtype=torch.long, device=run.device)]
     for images, labels_B in run.feed.validation():
@@ -133,7 +137,7 @@ def _settled_precision(run: Run) -> str:
 
 
 def _start_pooling(run: Run) -> None:
-    """Prototypes of a pooling are chosen among averages of the feature maps of training images."""
+    """Choose the prototypes of a pooling among averages of feature maps of training images."""
     embedder, pooling = run.objective.embedder, run.objective.embedder.pooling
     if pooling.start_points:
         per_class = math.ceil(pooling.start_points / run.feed.num_classes)
@@ -146,7 +150,7 @@ def _start_pooling(run: Run) -> None:
 def _pool(
     run: Run, per_class: int, embed: Callable[[Tensor], Tensor] | None = None, size: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Fresh samples of every class embedded in inference mode: (emb_CbD, valid_Cb), the same on all ranks."""
+    """Embed fresh samples of every class in inference mode: (emb_CbD, valid_Cb), equal on all ranks."""
     embedder = run.objective.embedder.eval()
     embed = embed or embedder
     no_index = torch.zeros(0, dtype=torch.long, device=run.device)
@@ -166,7 +170,7 @@ def _pool(
 
 
 def _no_points(run: Run, size: int | None = None) -> Tensor:
-    """A rank may have nothing to embed and still takes part in the gathering."""
+    """Return no points: a rank without images takes part in the gathering too."""
     weight = run.objective.embedder.projection.weight
     return weight.new_zeros((0, size or run.objective.embedder.dim))
 
@@ -177,20 +181,20 @@ def _check_finite(run: Run, value: float, what: str) -> None:
 
 
 class _Stop:
-    """The wish to stop: asked directly when alone, else rank 0's answer is broadcast every few steps."""
+    """The request to stop; with several ranks, rank 0's state is broadcast every few steps."""
 
     def __init__(self, should_stop: Callable[[], bool] | None) -> None:
         self.should_stop = should_stop or (lambda: False)
         self.step_seconds = 0.0
         self.steps_left = 0
 
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         if collectives.world_size() == 1:
             return self.should_stop()
         self.steps_left -= 1
         if self.steps_left > 0:
             return False
-        # Rank 0 also says when to ask again: the ranks' clocks differ.
+        # Rank 0 also sends the steps until the next exchange: the clocks of the ranks differ.
         wait = min(100, math.ceil(_POLL_SECONDS / max(1e-6, self.step_seconds))) if self.step_seconds else 1
         answer = collectives.broadcast_number(
             -1.0 if collectives.rank() == 0 and self.should_stop() else wait

@@ -11,20 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_CANCELLED = 1e-2
-"""Squared distances below this share of the squared norms have lost digits to cancellation and are
-computed again.
-"""
-_BLOCK = 1 << 22
-"""Numbers held at once when single entries are computed again."""
+_CANCELLED = 1e-2  # squared distances below this share of the squared norms lost digits: they are recomputed
+_BLOCK = 1 << 22  # numbers held at once when single entries are computed again
 
 
 def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tensor:
-    """d_ij = ‖x_i − y_j‖ (or its square), (..., B, R). The gradient at distance 0 is 0.
+    """Return d_ij = ‖x_i − y_j‖ (or its square), (..., B, R). The gradient at distance 0 is 0.
 
-    ‖x‖² + ‖y‖² − 2⟨x, y⟩ of the centred points, one matrix product forward and two backward; the few
-    entries that cancellation spoils are computed from the differences, so near-zero distances are
-    accurate too.
+    ‖x‖² + ‖y‖² − 2⟨x, y⟩ of the centred points, one matrix product forward and two backward. The few entries
+    that cancellation spoils are computed from the differences: near-zero distances are accurate too.
     """
     x_BD, y_RD = at_least_float32(x_BD), at_least_float32(y_RD)
     distance_BR: Tensor = _Distance.apply(x_BD, y_RD, squared)
@@ -84,14 +79,12 @@ def l2_normalise(x: Tensor) -> Tensor:
     """x / ‖x‖ over the last dimension; zero stays zero, with gradient zero."""
     x = at_least_float32(x)
     norm = _norm(x)
-    zero = norm == 0  # asked this way, a norm that is not a number stays visible in the result
+    zero = norm == 0  # with this test a norm that is not a number gives NaN in the result
     return torch.where(zero, 0, x / torch.where(zero, 1, norm))
 
 
 def pair_masks(labels_B: Tensor, ref_labels_R: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(positive_BR, negative_BR): same and other label; without references a sample is no pair with
-    itself.
-    """
+    """Return (positive_BR, negative_BR): same and other label, without pairs of a sample with itself."""
     if ref_labels_R is not None:
         same_BR = labels_B.unsqueeze(1) == ref_labels_R
         return same_BR, ~same_BR
@@ -103,11 +96,11 @@ def pair_masks(labels_B: Tensor, ref_labels_R: Tensor | None = None) -> tuple[Te
 def greedy_k_center(
     pool_ND: Tensor, cover_PD: Tensor | None, k: int, valid_N: Tensor | None = None
 ) -> Tensor:
-    """Algorithm 2: k times the pool point farthest from cover ∪ picks; the indices (k,) in order of picking.
+    """Pick k times the pool point farthest from cover ∪ picks (algorithm 2); indices (k,) in order.
 
-    Cover None is one zero vector. A leading class dimension is a batch: (C, N, D), (C, P, D), (C, N) →
-    (C, k). Points that are not `valid` are never picked; where fewer than k are, their picks repeat in
-    order. Ties go to the lower index.
+    Cover None is one zero vector. A leading class dimension is a batch: (C, N, D), (C, P, D), (C, N) → (C,
+    k). Points that are not `valid` are never picked; where fewer than k are, their picks repeat in order.
+    Ties go to the lower index.
     """
     count = pool_ND.shape[-2]
     if not 0 <= k <= count:
@@ -133,12 +126,11 @@ def greedy_k_center(
 
 @torch.no_grad()
 def covering_radius(emb_ND: Tensor, labels_N: Tensor) -> float:
-    """Mean over classes of the mean over k = 1..n of the radius of k centres among the class's n points
-    (§3.3.1).
+    """Return the mean over classes and over k = 1..n of the radius of k centres of n points (§3.3.1).
 
-    The first centre is the best single one (least largest distance), each further one the point
-    farthest from those before it: greedy, so at most twice the optimum, and independent of the order of
-    the points but for ties.
+    The first centre is the best single one (least largest distance), each further one the point farthest from
+    those before it: greedy, so at most twice the optimum, and independent of the order of the points but for
+    ties.
     """
     counts_C = torch.unique(labels_N, return_counts=True)[1]
     order_N = labels_N.argsort(stable=True)
@@ -165,18 +157,14 @@ def _mean_radius(distance_CNN: Tensor) -> Tensor:
 
 
 def _norm(x: Tensor) -> Tensor:
-    """‖x‖ over the last dimension, kept; scaled by the largest entry so that squares neither overflow nor
-    vanish.
-    """
+    """‖x‖ over the last dimension, kept; scaled so that squares neither overflow nor vanish."""
     largest = x.detach().abs().amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
     norm: Tensor = largest * torch.linalg.vector_norm(x / largest, dim=-1, keepdim=True)
     return norm
 
 
 def _power_of_two_scale(x: Tensor, y: Tensor) -> float:
-    """1 for ordinary numbers; for very large or small ones the exact divisor that keeps their squares in
-    range.
-    """
+    """Return the exact divisor that keeps squares in range; 1 for ordinary numbers."""
     largest = max((float(t.detach().abs().max()) if t.numel() else 0.0) for t in (x, y))
     if largest == 0 or 1e-6 < largest < 1e15 or largest != largest or largest == float("inf"):
         return 1.0
@@ -193,5 +181,5 @@ def _blocks(indices: tuple[Tensor, ...], dim: int) -> list[tuple[Tensor, ...]]:
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Half types raised, float64 never lowered."""
+    """Raise half types to float32; float64 is never lowered."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

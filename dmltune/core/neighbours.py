@@ -1,14 +1,14 @@
-"""The exact nearest neighbours, streaming over blocks of queries and of gallery points.
+"""Exact nearest neighbours, streaming over blocks of queries and of gallery points.
 
 Q queries of one block, G gallery points, K neighbours wanted, P pairs of a query and a gallery point, D
 dimensions. Neighbours are ranked by their squared distance Σ (x − y)² in float64, ties by the lower gallery
-index. Float32 products choose candidates (candidates.py), differences rank those that rounding may have
-swapped. Where more candidates lie within the rounding than are kept, all that may be nearer than the K-th
-kept are found by float64 products: that is the way of ties and of tight clusters.
+index. Float32 products choose candidates (candidates.py); differences rank those that rounding may have
+swapped. If more candidates lie within the rounding than a block holds (ties, tight clusters), float64
+products find all that may be nearer than the K-th known.
 
 When the queries are each other's gallery a product serves both sides, and half of them are computed. With a
-sharded gallery every rank searches its part and the answers are merged: the same distances, the same order.
-faiss has no part in this: on a CPU its flat search takes as long as the bare product, with float32's ranking
+sharded gallery every rank searches its part and the results are merged: the same distances, the same order.
+faiss is not used: on a CPU its flat search takes as long as the bare product, with float32's ranking
 (benchmarks/retrieval.py).
 """
 
@@ -23,21 +23,20 @@ import torch
 from torch import Tensor
 
 from dmltune.core import collectives
-from dmltune.core.candidates import LANES, Best, Frame, Points, errors, kept, scores
+from dmltune.core.candidates import LANES, Best, Frame, Points, candidate_count, errors, scores
 from dmltune.core.close_calls import CloseCalls, by_distance, by_keys, squared_distances
 
-_TILE = 1 << 22
-"""Scores held at once."""
+_TILE = 1 << 22  # scores held at once
 _STATE_BYTES = 1 << 27
-"""Candidates of all queries may take so much; with more, queries are finished one block after the other."""
-_TOGETHER = 256
-"""Queries that go the slow way at once."""
+"""Memory for the candidates of all queries; beyond it queries are finished block by block."""
+_TOGETHER = 256  # queries of one exact search by float64 products
 
 
 @dataclass(frozen=True)
 class Block:
-    """The neighbours of the queries `row_Q`. Behind a query's own depth, or the end of the gallery, index −1
-    and distance ∞. Without `distances` squared_QK is only good for ranking.
+    """Neighbours of the queries `row_Q`: index −1 and distance ∞ behind a query's depth or the gallery.
+
+    Without `distances` squared_QK is only good for ranking.
     """
 
     row_Q: Tensor
@@ -49,19 +48,19 @@ class Block:
 def nearest_neighbours(
     query: Tensor, gallery: Tensor | None, k: int, *, sharded: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Gallery indices (Q, k) and squared distances (Q, k, float64) of the k nearest; −1 and ∞ behind the end.
+    """Return gallery indices (Q, k) and squared distances (Q, k, float64); −1 and ∞ behind the end.
 
     Without a gallery the queries are each other's, and none is its own neighbour. `sharded`: over the ranks
     of torch.distributed, each with its part of the gallery (and all the queries; without a gallery its part
-    of the points, and it gets the neighbours of these); indices count through the parts.
+    of the points, whose neighbours it gets); indices count through the parts.
     """
     index_QK = torch.full((len(query), k), -1, dtype=torch.long, device=query.device)
     squared_QK = torch.full((len(query), k), torch.inf, dtype=torch.float64, device=query.device)
     depth_Q = torch.full((len(query),), k, device=query.device)
     for block in blocks(query, gallery, depth_Q, distances=True, sharded=sharded):
-        found = block.index_QK.shape[1]
-        index_QK[block.row_Q, :found] = block.index_QK
-        squared_QK[block.row_Q, :found] = block.squared_QK
+        depth = block.index_QK.shape[1]
+        index_QK[block.row_Q, :depth] = block.index_QK
+        squared_QK[block.row_Q, :depth] = block.squared_QK
     return index_QK, squared_QK
 
 
@@ -69,7 +68,7 @@ def nearest_neighbours(
 def blocks(
     query: Tensor, gallery: Tensor | None, depth_Q: Tensor, *, distances: bool = False, sharded: bool = False
 ) -> Iterator[Block]:
-    """Every query once, in blocks of any order, with as many neighbours as its depth says."""
+    """Yield every query once, in blocks of any order, with as many neighbours as its depth."""
     if sharded and collectives.world_size() > 1:
         yield from _sharded(query, gallery, depth_Q)
     elif gallery is None:
@@ -81,7 +80,7 @@ def blocks(
 
 
 class _Search:
-    """own_Q: the gallery index that is the query itself, or −1. together: the gallery is the queries."""
+    """own_Q: the gallery index of the query itself, or −1. together: the gallery is the queries."""
 
     def __init__(
         self, query: Tensor, gallery: Tensor, depth_Q: Tensor, own_Q: Tensor, together: bool = False
@@ -106,15 +105,15 @@ class _Search:
         self.left = Points(self.query, self.frame, order)
         self.right = self.left if self.together else Points(self.gallery, self.frame, None)
         self.error_Q = errors(self.left, self.right)
-        for start, stop, best in self._searched():
+        for start, stop, best in self._candidates():
             yield self._finish(best, self.order_Q[start:stop], distances)
 
-    def _searched(self) -> Iterator[tuple[int, int, Best]]:
-        """Blocks of queries in their order, with the candidates from the whole gallery."""
+    def _candidates(self) -> Iterator[tuple[int, int, Best]]:
+        """Yield blocks of queries in their order, with the candidates from the whole gallery."""
         count, available = len(self.left), len(self.right)
         depth_Q = self.depth_Q[self.order_Q]
-        most = kept(int(depth_Q.amax()))
-        typical = kept(math.ceil(float(depth_Q.double().mean()))) if self.ordered else most
+        most = candidate_count(int(depth_Q.amax()))
+        typical = candidate_count(math.ceil(float(depth_Q.double().mean()))) if self.ordered else most
         mirrored = self.together and 12 * typical * count <= _STATE_BYTES
         width = self.query.shape[1] + 2
         longest = max(LANES, 4 * _TILE // width)  # blocks of points in many dimensions take room too
@@ -126,7 +125,7 @@ class _Search:
             torch.empty(_filled(n) * m, dtype=torch.float32, device=self.query.device)
             for n, m in ((lines, width), (columns, width), *[(lines, _filled(columns))] * 2)
         )
-        found: dict[int, Best] = {}
+        open_blocks: dict[int, Best] = {}
         for start in range(0, count, lines):
             stop = min(start + lines, count)
             x_QD = self.left.rows(start, stop, 0, left)
@@ -138,10 +137,10 @@ class _Search:
                     self._forget_own(tile_QG, start, stop, first, last)
                 sides = [(start, stop, tile_QG, first), (first, last, tile_QG.T, start)]
                 for at, end, side_QG, offset in sides[: 2 if mirrored and first > start else 1]:
-                    if at not in found:
-                        found[at] = Best(depth_Q[at:end], self.error_Q[at:end])
-                    found[at].take(side_QG, offset)
-            yield start, stop, found.pop(start)
+                    if at not in open_blocks:
+                        open_blocks[at] = Best(depth_Q[at:end], self.error_Q[at:end])
+                    open_blocks[at].take(side_QG, offset)
+            yield start, stop, open_blocks.pop(start)
 
     def _forget_own(self, tile_QG: Tensor, start: int, stop: int, first: int, last: int) -> None:
         place_Q = self.own_Q[self.order_Q[start:stop]]
@@ -151,9 +150,7 @@ class _Search:
         tile_QG[rows, place_Q[rows] - first] = -torch.inf
 
     def _finish(self, best: Best, row_Q: Tensor, distances: bool) -> Block:
-        """Candidates in exact order. A run of scores with less than 2E between them is sorted by distance;
-        who stands alone needs none.
-        """
+        """Sort the candidates exactly: runs of scores with gaps below 2E are sorted by distance."""
         best.settle()
         valid_QC = best.score_QC >= best.floor_Q.unsqueeze(1)
         index_QC = self.order_Q[best.index_QC] if self.together and self.ordered else best.index_QC
@@ -161,8 +158,8 @@ class _Search:
         first_QC, last_QC = torch.ones_like(valid_QC), torch.ones_like(valid_QC)
         first_QC[:, 1:] = (gap_QC > 2 * best.error_Q.unsqueeze(1)) & (not distances)
         last_QC[:, :-1] = first_QC[:, 1:]
-        asked_QC = valid_QC if distances else valid_QC & ~(first_QC & last_QC)
-        line_P, place_P = asked_QC.nonzero(as_tuple=True)
+        close_QC = valid_QC if distances else valid_QC & ~(first_QC & last_QC)
+        line_P, place_P = close_QC.nonzero(as_tuple=True)
         index_P = index_QC[line_P, place_P]
         squared_P = squared_distances(self.query, self.gallery, row_Q[line_P], index_P)
         run_P = first_QC.flatten().cumsum(0).view(first_QC.shape)[line_P, place_P]  # ascending
@@ -190,7 +187,7 @@ def _parts(x: Tensor) -> Iterator[Tensor]:
 
 
 def _sharded(query: Tensor, gallery: Tensor | None, depth_Q: Tensor) -> Iterator[Block]:
-    """Rounds in which every rank asks for some of its queries, or all for the same ones, and all answer."""
+    """In each round every rank sends some of its queries (or all send the same) and all search."""
     points = query if gallery is None else gallery
     finite = all(bool(part.isfinite().all()) for side in (query, points) for part in _parts(side))
     states = collectives.gather(torch.tensor([[len(points), finite]], device=points.device)).tolist()
@@ -204,19 +201,19 @@ def _sharded(query: Tensor, gallery: Tensor | None, depth_Q: Tensor) -> Iterator
     for start in range(0, max(sizes) if gallery is None else len(query), step):
         mine = slice(start, min(start + step, len(query)))
         row_Q = torch.arange(len(query), device=query.device)[mine]
-        asked, depth, place = query[mine], depth_Q[mine], row_Q + offset
+        queries, depth, place = query[mine], depth_Q[mine], row_Q + offset
         if gallery is None:
             counts = collectives.gather(torch.tensor([len(row_Q)], device=query.device)).tolist()
-            asked, depth, place = (collectives.gather(part) for part in (asked, depth, place))
+            queries, depth, place = (collectives.gather(part) for part in (queries, depth, place))
         own_Q = place - offset
         own_Q = torch.where((own_Q >= 0) & (own_Q < len(points)) & (gallery is None), own_Q, -1)
         deepest = int(depth.amax())
-        index_QK = torch.full((len(asked), deepest), -1, device=query.device)
-        squared_QK = torch.full((len(asked), deepest), torch.inf, dtype=torch.float64, device=query.device)
-        for block in _Search(asked, points, depth, own_Q).blocks(distances=True):
-            found = block.index_QK.shape[1]
-            index_QK[block.row_Q, :found] = torch.where(block.index_QK < 0, -1, block.index_QK + offset)
-            squared_QK[block.row_Q, :found] = block.squared_QK
+        index_QK = torch.full((len(queries), deepest), -1, device=query.device)
+        squared_QK = torch.full((len(queries), deepest), torch.inf, dtype=torch.float64, device=query.device)
+        for block in _Search(queries, points, depth, own_Q).blocks(distances=True):
+            width = block.index_QK.shape[1]
+            index_QK[block.row_Q, :width] = torch.where(block.index_QK < 0, -1, block.index_QK + offset)
+            squared_QK[block.row_Q, :width] = block.squared_QK
         all_index, all_squared = collectives.gather_equal(index_QK), collectives.gather_equal(squared_QK)
         ranks = collectives.world_size()
         index_QK, squared_QK = by_distance(

@@ -1,4 +1,4 @@
-"""Everything that learns in one module, so that one DistributedDataParallel wraps it.
+"""Everything that learns in one module: one DistributedDataParallel wraps it.
 
 B samples of this rank, of all ranks once they are joined; D dimensions, M pseudo-attributes, W weights.
 """
@@ -57,13 +57,13 @@ class Objective(nn.Module):
         return value
 
     def weights_W(self) -> Tensor:
-        """θ: the trainable weights of backbone and head as one flat vector, with gradient."""
+        """Return θ, the trainable weights of the embedder as one flat vector with gradient."""
         return torch.cat(
             [weight.reshape(-1) for weight in self.embedder.parameters() if weight.requires_grad]
         )
 
     def _joined(self, images_B3HW: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Pooled points and attributes of all ranks, in one message."""
+        """Return pooled points and attributes of all ranks, gathered in one message."""
         raw_BD, attributes_BM = self.embedder.pooled(images_B3HW, attributes=self.zero_shot is not None)
         if attributes_BM is None:
             return collectives.gather_with_gradient(raw_BD), None
@@ -71,7 +71,7 @@ class Objective(nn.Module):
         return both[:, : raw_BD.shape[1]], both[:, raw_BD.shape[1] :]
 
     def _generated(self, transform: Transform, raw_BD: Tensor, labels_B: Tensor) -> Tensor:
-        """v·J(X_gen, Y_gen) with the generated points as the whole batch; then the centres move on."""
+        """Return v·J(X_gen, Y_gen) with the generated points as the whole batch; update the centres."""
         unit_BD = l2_normalise(raw_BD)
         generated_GD, labels_G = transform.generate(raw_BD, unit_BD, labels_B)
         value: Tensor = (
@@ -82,7 +82,7 @@ class Objective(nn.Module):
 
 
 def distribute(objective: Objective) -> Objective | DistributedDataParallel:
-    """The module to train: with several ranks, batch norms over the joined batch and averaged gradients."""
+    """Return the module to train; with several ranks, batch norms and gradients are joint."""
     if collectives.world_size() == 1:
         return objective
     synchronise_batch_norm(objective.embedder)

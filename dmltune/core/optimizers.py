@@ -1,4 +1,4 @@
-"""Optimisers by name, which parameters learn at which rate, and what is done to gradients."""
+"""Optimisers by name, learning rates by kind of parameter, and changes to gradients."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OPTIMIZERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], tuple[str, ..
 def parameter_groups(
     objective: Objective, lr: float, weight_decay: float, new_layer_factor: float = 1, proxy_factor: float = 1
 ) -> list[dict[str, Any]]:
-    """Backbone at `lr`; new layers at lr × new_layer_factor; what the method learns at lr × proxy_factor.
+    """Return the groups: backbone at `lr`, new layers × new_layer_factor, the method × proxy_factor.
 
     Prototypes of a pooling and embeddings of labels learn as new layers do. They and proxies are points of a
-    space, not weights, and are not decayed.
+    space, not weights: they are not decayed.
     """
     embedder, zero_shot = objective.embedder, objective.zero_shot
     backbone = [p for p in embedder.backbone.parameters() if p.requires_grad]
@@ -48,7 +48,7 @@ def parameter_groups(
 
 
 def build(name: str, groups: list[dict[str, Any]], **options: Any) -> torch.optim.Optimizer:
-    """adam(betas, eps) | adamw(betas, eps) | sgd(momentum, nesterov) over `groups`."""
+    """Return adam(betas, eps), adamw(betas, eps) or sgd(momentum, nesterov) over `groups`."""
     if name not in _OPTIMIZERS:
         raise UserError(
             f"no optimizer '{name}'; there are {', '.join(_OPTIMIZERS)}{nearest(name, _OPTIMIZERS)}"
@@ -65,7 +65,7 @@ def build(name: str, groups: list[dict[str, Any]], **options: Any) -> torch.opti
 
 
 def drop_gradients(module: nn.Module) -> None:
-    """The coming step leaves these parameters, their moments and their decay alone."""
+    """Drop the gradients: the coming step changes neither weights nor moments."""
     for weight in module.parameters():
         weight.grad = None
 
@@ -73,7 +73,7 @@ def drop_gradients(module: nn.Module) -> None:
 def clip_gradients(optimizer: torch.optim.Optimizer, norm: float) -> None:
     """g ← g · min(1, norm / ‖g‖) with g the gradient of everything that learns as one vector.
 
-    The ranks hold the same averaged gradient, so they clip alike.
+    The ranks hold the same averaged gradient: they clip alike.
     """
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     nn.utils.clip_grad_norm_(weights, norm)

@@ -1,4 +1,4 @@
-"""What a training step may do beside loss, gradient and update; the defaults do nothing."""
+"""Options of a training step besides loss, gradient and update; the defaults do nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ PRECISIONS = ("float32", "bfloat16", "auto")
 
 @dataclass(frozen=True)
 class Options:
-    """clip_norm          the gradient of everything that learns, as one vector, is made no longer than this
-    warmup_new_layers  for so many steps the backbone rests: what was not pretrained learns alone. Its batch
-                       norms go on following the statistics unless they are frozen.
-    ema                decay of the average of the embedder's weights that is validated and kept (core.ema); 0
-                       keeps the weights themselves
-    precision          what the backbone computes in while it trains (core.precision)
+    """clip_norm: upper bound of the length of the gradient of everything that learns, as one vector.
+    warmup_new_layers: the backbone does not learn for this many steps (its batch norms follow the statistics
+    unless frozen). ema: decay of the average of the weights that is validated and stored (0: none).
+    precision: type that the backbone computes in while it trains.
     """
 
     clip_norm: float | None = None

@@ -1,7 +1,7 @@
-"""In which type the backbone computes while it trains: float32, bfloat16, or the faster of the two.
+"""Type in which the backbone computes while it trains: float32, bfloat16, or the faster of both.
 
-Weights, gradients and everything behind the feature map (projection, pooling, loss) stay float32. So does
-inference: what is kept is validated as it will be served. float64 is never lowered.
+Weights, gradients and everything behind the feature map (projection, pooling, loss) stay float32. Inference
+does too: models are validated as they are served. float64 is never lowered.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from torch import Tensor
 from dmltune.core import collectives
 from dmltune.core.embedder import Embedder
 
-GAIN = 0.05
-"""bfloat16 has to save this share of the time; otherwise the exact type is taken."""
+GAIN = 0.05  # bfloat16 has to save this share of the time; otherwise float32 is used
 _ROUNDS = 3
-_IMAGES = 8
-"""So many images of a batch tell which is faster on a CPU; an accelerator is shown a whole batch."""
+_IMAGES = 8  # images of a batch that are timed on a CPU; an accelerator gets the whole batch
 
 
 def settled(wanted: str, embedder: Embedder, images_B3HW: Tensor) -> str:
-    """float32 or bfloat16; for "auto" measured now, and rank 0's finding on all ranks."""
+    """Return float32 or bfloat16; "auto" is measured now, and rank 0's result holds on all ranks."""
     if wanted != "auto":
         return wanted
     seconds = measured(embedder, images_B3HW)
@@ -32,7 +30,10 @@ def settled(wanted: str, embedder: Embedder, images_B3HW: Tensor) -> str:
 
 
 def measured(embedder: Embedder, images_B3HW: Tensor) -> dict[str, float]:
-    """The least seconds of a forward and backward pass in each type: on a copy, without drawing a number."""
+    """Return the least seconds of a forward and backward pass in each type.
+
+    A copy is measured, and no random number is drawn.
+    """
     device = images_B3HW.device
     images_B3HW = images_B3HW[:_IMAGES] if device.type == "cpu" else images_B3HW
     seconds = {"float32": float("inf"), "bfloat16": float("inf")}

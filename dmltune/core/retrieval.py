@@ -1,8 +1,8 @@
 """Retrieval metrics of every query and their means, from exact neighbours (neighbours.py).
 
-Q queries (of one block, inside), K neighbours looked at; R_Q is how many gallery points share a query's
-label. Neighbours are ranked by Euclidean distance in float64, ties by the lower gallery index, and only as
-many are looked up as the query's own R and the largest k need.
+Q queries (of one block, inside), K neighbours; R_Q is the number of gallery points with the label of a query.
+Neighbours are ranked by Euclidean distance in float64, ties by the lower gallery index, down to the larger of
+the query's own R and the largest k.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from dmltune.core.neighbours import blocks
 
 @dataclass(frozen=True)
 class QueryFigures:
-    """A line for every query; the figures of queries without a match are 0.
+    """Figures of every query; those of queries without a match are 0.
 
     With m_i = [the i-th neighbour matches]: average_precision = 1/R Σ_{i≤R} m_i · (m_1 + … + m_i)/i, whose
     mean is MAP@R; r_precision = 1/R Σ_{i≤R} m_i; precision_at_1 = m_1; recall at k = max_{i≤k} m_i.
+    matched_Q: whether the gallery has a match; nearest_Q: gallery index of the first neighbour, −1 if there
+    is none.
     """
 
     average_precision_Q: Tensor
     precision_at_1_Q: Tensor
     r_precision_Q: Tensor
     recall_QK: Tensor
-    """bool, a column for every k"""
     matched_Q: Tensor
-    """bool: has the gallery a match?"""
     nearest_Q: Tensor
-    """gallery index of the first neighbour, −1 when there is none"""
 
 
 def retrieval_metrics(
@@ -43,7 +42,7 @@ def retrieval_metrics(
     gallery_labels: Tensor | None = None,
     ks: Sequence[int] = (1, 2, 4, 8),
 ) -> dict[str, float]:
-    """precision_at_1, r_precision, map_at_r, recall_at_k for every k, queries_without_match (a count).
+    """Return precision_at_1, r_precision, map_at_r, recall_at_k and queries_without_match (a count).
 
     Means over the queries that have a match (0 when none has); see `query_figures`.
     """
@@ -72,11 +71,11 @@ def query_figures(
     *,
     sharded: bool = False,
 ) -> QueryFigures:
-    """Without a gallery the queries are each other's, and none is its own neighbour.
+    """Compute the figures of every query; without a gallery, all queries but itself are its gallery.
 
     `sharded`: every rank of torch.distributed holds a part of the gallery with its labels, and all the
-    queries; without a gallery it holds a part of the points, and gets the figures of these. `nearest_Q`
-    counts through the parts.
+    queries; without a gallery it holds a part of the points and gets their figures. `nearest_Q` counts
+    through the parts.
     """
     alone = gallery is None or gallery_labels is None
     labels_G = query_labels if gallery_labels is None else gallery_labels
@@ -98,7 +97,7 @@ def query_figures(
 
 
 def _figures(same_QK: Tensor, R_Q: Tensor) -> Tensor:
-    """Average precision, precision at 1 and R-precision as rows of (3, Q)."""
+    """Return average precision, precision at 1 and R-precision as rows of (3, Q)."""
     rank_K = torch.arange(1, same_QK.shape[1] + 1, device=same_QK.device)
     within_QK = (same_QK & (rank_K <= R_Q.unsqueeze(1))).double()
     average_precision_Q = (within_QK * within_QK.cumsum(1) / rank_K).sum(1) / R_Q.clamp(min=1)
@@ -106,7 +105,7 @@ def _figures(same_QK: Tensor, R_Q: Tensor) -> Tensor:
 
 
 def _matches(query_labels: Tensor, gallery_labels: Tensor) -> Tensor:
-    """How many gallery points share each query's label."""
+    """Return how many gallery points share each query's label."""
     labels, counts = torch.unique(gallery_labels, return_counts=True)
     place = torch.searchsorted(labels, query_labels).clamp(max=max(0, len(labels) - 1))
     if not len(labels):

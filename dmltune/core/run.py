@@ -1,4 +1,4 @@
-"""The whole state of a training, and what `fit` says of it."""
+"""The whole state of a training, and the progress that `fit` reports."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from dmltune.core.objective import Objective
 from dmltune.core.options import Options
 from dmltune.errors import UserError, nearest
 
-MEASURES = ("map_at_r", "precision_at_1", "covering_radius")
-"""What every validation measures."""
+MEASURES = ("map_at_r", "precision_at_1", "covering_radius")  # the figures of every validation
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known after a validation. `score` is `metrics[schedule.metric]`.
+    """Progress at a validation. `score` is `metrics[schedule.metric]`.
 
-    reason: "" while it goes on, then "max_steps", "patience" or "stopped".
+    reason: "" while training goes on, then "max_steps", "patience" or "stopped".
     """
 
     step: int
@@ -38,10 +37,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to validate, when to slow down and when to stop.
+    """When to validate, to lower the learning rates and to stop.
 
-    `patience` counts validations without improvement; from the step of each milestone on, learning rates are
-    `decay` times what they were.
+    `patience` counts validations without improvement. From the step of each milestone on, learning rates are
+    multiplied by `decay`.
     """
 
     max_steps: int
@@ -61,7 +60,7 @@ class Schedule:
 
 
 class Diverged(Exception):
-    """The loss or the embedding is no longer finite; raised on all ranks, before the weights take it up."""
+    """The loss or the embedding is not finite; raised on all ranks before the weights change."""
 
     def __init__(self, step: int, what: str) -> None:
         super().__init__(f"the {what} is not finite at step {step}; lower optimizer.lr")
@@ -72,27 +71,26 @@ class Diverged(Exception):
 
 
 class BatchSource(Protocol):
-    """Where the images come from: uint8 (B, 3, H, W), or float in [0, 1]; labels are 0..num_classes-1."""
+    """Source of images: uint8 (B, 3, H, W), or float in [0, 1]; labels are 0 … num_classes − 1."""
 
     @property
     def num_classes(self) -> int: ...
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """This rank's slice of the batch of a step (equal on all ranks in length): (images_B3HW,
-        labels_B).
-        """
+        """Return this rank's slice of a step's batch, equally long on all ranks: (images_B3HW, labels_B)."""
 
     def validation(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's share, in order: rank r has the items r::world."""
+        """Yield this rank's share in order: rank r has the items r::world."""
 
     def pool(self, per_class: int, round: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """This rank's share of `per_class` fresh augmented samples a class: (images, labels_B, slot_B)."""
+        """Yield this rank's share of `per_class` fresh augmented samples of each class.
+
+        The parts are (images, labels_B, slot_B).
+        """
 
 
 class Run:
-    """A training that `fit` advances. `state()` and `restore()` carry it over to another process bit for
-    bit.
-    """
+    """A training that `fit` advances; `state()` and `restore()` move it to another process bit for bit."""
 
     def __init__(
         self,
@@ -128,7 +126,7 @@ class Run:
         return 1 if self.schedule.mode == "max" else -1
 
     def reason(self) -> str:
-        """Why the run is over ("max_steps", "patience"), or ""."""
+        """Return why the run is over ("max_steps", "patience"), or ""."""
         patience = self.schedule.patience
         if not self.started:
             return ""
@@ -137,7 +135,7 @@ class Run:
         return "patience" if patience is not None and self.validations_without_improvement >= patience else ""
 
     def set_rates(self) -> None:
-        """The learning rates of the coming step: a function of the step alone, so resuming needs no state."""
+        """Set the learning rates of the coming step, a function of the step: resuming needs no state."""
         passed = sum(self.step >= milestone for milestone in self.schedule.milestones)
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * self.schedule.decay**passed
@@ -149,16 +147,14 @@ class Run:
         self._loss_since += loss
 
     def interval_figures(self) -> dict[str, float]:
-        """Mean loss and speed since the last validation; nothing before the first step."""
+        """Return mean loss and speed since the last validation; nothing before the first step."""
         if not self._steps_since:
             return {}
         loss = float(self._loss_since) / self._steps_since
         return {"loss": loss, "images_per_s": self._images_since / max(1e-9, self.interval_seconds)}
 
     def count_validation(self, metrics: dict[str, float]) -> None:
-        """Keep the weights that were validated when the score is the best so far, and begin the next
-        interval.
-        """
+        """Copy the validated weights if the score is the best so far; begin the next interval."""
         self.metrics = metrics
         score = metrics[self.schedule.metric]
         if self.sign * score > self.sign * self.best_score:
@@ -171,7 +167,7 @@ class Run:
         self._loss_since.zero_()
 
     def load_best(self) -> None:
-        """The best weights into the embedder; `state()` goes on giving the live ones."""
+        """Load the best weights into the embedder; `state()` still returns the live ones."""
         if self._live_weights is None:
             self._live_weights = _copy(self.objective.embedder.state_dict())
         self.objective.embedder.load_state_dict(self.best_weights)
@@ -190,8 +186,9 @@ class Run:
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON-able meta): model, references, optimiser, best and averaged weights, counters,
-        torch's generators.
+        """Return (tensors, JSON-able meta).
+
+        They hold model, references, optimiser, best and averaged weights, counters and torch's generators.
         """
         live = {f"embedder.{name}": value for name, value in (self._live_weights or {}).items()}
         packed = self.optimizer.state_dict()
@@ -204,8 +201,8 @@ class Run:
         numbers: dict[str, Any] = {}
         for index, entries in packed["state"].items():
             for name, value in entries.items():
-                kept: dict[str, Any] = tensors if isinstance(value, Tensor) else numbers
-                kept[f"optimizer.{index}.{name}"] = value
+                target: dict[str, Any] = tensors if isinstance(value, Tensor) else numbers
+                target[f"optimizer.{index}.{name}"] = value
         meta = {name: getattr(self, name) for name in _COUNTERS}
         meta["best_score"] = self.best_score if self.best_weights else None
         meta["loss_since"] = float(self._loss_since)
@@ -213,7 +210,7 @@ class Run:
         return _copy(tensors), meta
 
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        """Become the run whose `state()` this is; the schedule and the feed stay this run's own."""
+        """Restore what `state()` returned; schedule and data source stay this run's own."""
         self.objective.load_state_dict(_under("model.", tensors))
         self.best_weights = _copy(_under("best.", tensors))
         self.ema.restore(_under("ema.", tensors))

@@ -1,6 +1,6 @@
-"""Are two faces the same? The rate of right acceptances at a rate of wrong ones, and the accuracy of LFW.
+"""Face verification: true acceptance rate at a false acceptance rate, and the accuracy of LFW.
 
-N pairs with a score each, the higher the more alike. A threshold t accepts the pairs with score ≥ t.
+N pairs with a score each, higher is more alike. A threshold t accepts the pairs with score ≥ t.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_BLOCK = 1 << 20
-"""Scores looked at together."""
+_BLOCK = 1 << 20  # scores processed at once
 
 
 def tar_at_far(scores: Any, same: Any, fars: Sequence[float]) -> list[float]:
-    """For every far: the largest share of the same pairs accepted by a threshold that accepts at most the
-    share `far` of the other pairs.
+    """Return for every FAR the largest share of same pairs that a threshold accepts at this FAR.
 
-    Exact. Equal scores are accepted or refused together; a FAR of 0 refuses every other pair. O(N) in time;
-    beyond the scores of the same pairs only the highest of the other pairs are held, so many as the largest
-    FAR accepts, and memory-mapped arrays are read block by block.
+    Exact. Equal scores are accepted or refused together; a FAR of 0 refuses every other pair. O(N) in time.
+    Memory holds the scores of the same pairs and the highest of the other pairs, as many as the largest FAR
+    accepts; memory-mapped arrays are read block by block.
     """
     score_N, same_N = _pairs(scores, same)
     others = len(same_N) - int(np.count_nonzero(same_N))
@@ -39,19 +37,19 @@ def tar_at_far(scores: Any, same: Any, fars: Sequence[float]) -> list[float]:
 
 
 def _highest_others(score_N: NDArray[Any], same_N: NDArray[np.bool_], count: int) -> NDArray[Any]:
-    """The `count` highest scores of pairs that are not the same, ascending."""
+    """Return the `count` highest scores of pairs that are not the same, ascending."""
     size = _BLOCK if count < len(score_N) // 8 else len(score_N)
-    kept = score_N[:0]
+    top = score_N[:0]
     for block in _blocks(score_N, size) if count else ():
         other = score_N[block][~same_N[block]]
-        if len(kept) == count:  # what is not above the lowest of them changes nothing
-            other = other[other > kept[0]]
-        kept = np.concatenate([kept, other]) if len(kept) else other
-        if len(kept) > count:
-            kept.partition(len(kept) - count)
-            kept = kept[len(kept) - count :]
-    kept.sort()
-    return kept
+        if len(top) == count:  # what is not above the lowest of them changes nothing
+            other = other[other > top[0]]
+        top = np.concatenate([top, other]) if len(top) else other
+        if len(top) > count:
+            top.partition(len(top) - count)
+            top = top[len(top) - count :]
+    top.sort()
+    return top
 
 
 def _blocks(x_N: NDArray[Any], size: int = _BLOCK) -> Iterator[slice]:
@@ -59,11 +57,11 @@ def _blocks(x_N: NDArray[Any], size: int = _BLOCK) -> Iterator[slice]:
 
 
 def accuracy(scores: Any, same: Any, folds: int = 10) -> tuple[float, float]:
-    """The mean of the folds' accuracies, and their standard deviation (with folds − 1; the standard error
-    that LFW's tables give is this / √folds).
+    """Return the mean of the folds' accuracies and their standard deviation (with folds − 1).
 
-    The folds are contiguous, as in the official lists (sizes differ by one at most). The threshold of a fold
-    is the best on all the others, half-way between two scores there; of equally good ones the lowest.
+    LFW's tables give the standard error, this / √folds. The folds are contiguous, as in the official lists
+    (sizes differ by one at most). The threshold of a fold is the best on all the others, half-way between two
+    scores there; of equally good ones the lowest.
     """
     score_N, same_N = _pairs(scores, same)
     score_N = score_N.astype(np.float64)
@@ -83,7 +81,7 @@ def accuracy(scores: Any, same: Any, folds: int = 10) -> tuple[float, float]:
 
 
 def _best_threshold(score_N: NDArray[np.float64], same_N: NDArray[np.bool_]) -> float:
-    """The lowest of the thresholds that judge most of the pairs rightly; their scores ascend."""
+    """Return the lowest threshold that judges most pairs rightly; the scores ascend."""
     # how many are judged rightly when the i-th and all after it are accepted, i = 0 … N
     right = np.concatenate([[same_N.sum()], same_N.sum() - np.cumsum(np.where(same_N, 1, -1))])
     right[1:-1][score_N[1:] == score_N[:-1]] = -1  # no threshold tells equal scores apart
@@ -98,7 +96,7 @@ def _best_threshold(score_N: NDArray[np.float64], same_N: NDArray[np.bool_]) -> 
 
 
 def _allowed(far: float, others: int) -> int:
-    """The largest whole number n with n / others ≤ far, where 0.07 · 100 = 7.000000000000001."""
+    """Return the largest whole number n with n / others ≤ far (0.07 · 100 = 7.000000000000001)."""
     if not 0 <= far <= 1:
         raise ValueError(f"a FAR must be between 0 and 1; got {far}")
     count = min(others, int(far * others) + 1)

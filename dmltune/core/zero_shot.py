@@ -1,4 +1,4 @@
-"""The cross-batch zero-shot prediction loss (§5.2.3): pseudo-attributes must predict classes not fitted on.
+"""The cross-batch zero-shot prediction loss (§5.2.3): attributes must predict classes not fitted on.
 
 B samples, M attributes, C classes, D dimensions of a label embedding υ.
 """
@@ -23,9 +23,9 @@ def zero_shot_loss(
 ) -> Tensor:
     """−(1/B) Σ_i log softmax_{j ∈ C}(scale·⟨υ_j, A z_i⟩)_{y_i}, A fitted on the other part (eq. 5.2.4).
 
-    The batch is split in two parts without a common class: where the mask `split` is true and where it
-    is not, or, without a mask, every second class in the order of the labels. A is the ridge regression
-    of a part's υ on its z (P3). Nothing is detached or normalised. 0 where one part is empty.
+    The batch is split in two parts without a common class: by the mask `split` or, without one, every second
+    class in the order of the labels. A is the ridge regression of a part's υ on its z (P3). Nothing is
+    detached or normalised. 0 where one part is empty.
     """
     first_B = torch.unique(labels_B, return_inverse=True)[1] % 2 == 0 if split is None else split
     if split is not None:
@@ -63,9 +63,9 @@ def _check_split(split: Tensor, labels_B: Tensor) -> None:
 class ZeroShot(nn.Module):
     """The zero-shot loss with learned label embeddings `class_embeddings`, υ of eq. 5.2.4, (C, D).
 
-    `weight` is λ of eq. 5.2.5, (1 − λ) L_DML + λ L_ZS, for the objective to apply. The text leaves the size
-    and the start of υ open; the authors' code takes the size of the embedding (give it as `dim`; without
-    one, D = M) and draws from N(0, 2/C).
+    `weight` is λ of eq. 5.2.5, (1 − λ) L_DML + λ L_ZS, applied by the objective. The text leaves size and
+    start of υ open; the authors' code takes the size of the embedding (`dim`; without one, D = M) and draws
+    from N(0, 2/C).
     """
 
     def __init__(

@@ -26,18 +26,10 @@ UNPACKERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\xfd7zXZ\0", lzma.open),
 )
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
-DAMAGED = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    EOFError,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    ValueError,
-    LookupError,
-    ArithmeticError,
-    RuntimeError,
-)  # what the readers of the standard library raise for damaged archives
+DAMAGED = (  # what the readers of the standard library raise for damaged archives
+    *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, struct.error),
+    *(EOFError, ValueError, LookupError, ArithmeticError, RuntimeError),
+)
 
 
 class WebPageError(Exception):

@@ -7,7 +7,6 @@ refused in one line. Owners, modes and times are not restored. An archive in an 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import shutil
@@ -24,8 +23,7 @@ from dmltune.data.archive_members import (
     WebPageError,
     opened,
 )
-from dmltune.data.files import open_regular
-from dmltune.data.workspace import workspace
+from dmltune.data.files import amount, open_regular, user_errors
 from dmltune.errors import UserError
 
 DEEPEST = 32  # nested folders
@@ -53,18 +51,9 @@ class _RefusedError(Exception):
     """An archive that is not allowed. The message is the reason; the remedy."""
 
 
-def extract(archive: Path, folder: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:
-    """Unpack `archive` as the new folder `folder`, which appears when it is complete."""
-    if os.path.lexists(folder):
-        raise UserError(f"{folder} must not exist yet; remove it or choose another folder.")
-    with workspace(folder) as unpacked:
-        unpack(archive, unpacked, limits, progress)
-        unpacked.rename(folder)
-
-
 def unpack(archive: Path, into: Path, limits: Limits = LIMITS, progress: Progress | None = None) -> None:
     """Unpack `archive` into a folder. A refused archive leaves its first members there."""
-    with _one_line_errors(archive), open_regular(archive, "rb") as raw:
+    with _user_errors(archive), open_regular(archive, "rb") as raw:
         size = os.fstat(raw.fileno()).st_size
         room, free = limits.room(size), shutil.disk_usage(into).free
         bomb = _RefusedError(
@@ -96,14 +85,6 @@ def require_room(folder: Path, size: int) -> None:
             f"{folder} must have room for {amount(size)}; it has {amount(free)}. Free some or choose another"
             " folder."
         )
-
-
-def amount(size: int) -> str:
-    """Return a size in words: 1150585339 → 1.2 GB."""
-    for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= step:
-            return f"{size / step:.1f} {unit}"
-    return f"{size} bytes"
 
 
 def _parts(member: ArchiveMember) -> list[str]:
@@ -141,30 +122,20 @@ def _write(member: ArchiveMember, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _one_line_errors(archive: Path) -> Iterator[None]:
+def _user_errors(archive: Path) -> Iterator[None]:
     """Turn every error of the block into a UserError about `archive`."""
     try:
-        yield
+        with user_errors(f"{archive} cannot be unpacked"):
+            yield
     except WebPageError as error:
         raise UserError(
             f"{archive} is refused: it is a web page; fetch the file that the page links to."
         ) from error
     except _RefusedError as error:
         raise UserError(f"{archive} is refused: {error}") from error
-    except OSError as error:
-        if error.errno is None:  # gzip and bz2 raise it for damaged files
-            raise _damaged(archive, error) from error
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(f"{archive} cannot be unpacked: the disk is full; free some room.") from error
-        why = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-        raise UserError(f"{archive} cannot be unpacked ({why}); correct that first.") from error
-    except DAMAGED as error:
-        raise _damaged(archive, error) from error
-
-
-def _damaged(archive: Path, error: Exception) -> UserError:
-    why = " ".join(f"{error}".split())[:200] or type(error).__name__
-    return UserError(
-        f"{archive} is refused: it is damaged or not an archive (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip):"
-        f" {why}; fetch it again."
-    )
+    except (OSError, *DAMAGED) as error:
+        why = " ".join(f"{error}".split())[:200] or type(error).__name__
+        raise UserError(
+            f"{archive} is refused: it is damaged or not an archive (.tar, .tar.gz, .tar.bz2, .tar.xz, .zip):"
+            f" {why}; fetch it again."
+        ) from error

@@ -182,9 +182,7 @@ def _centre(image_HWC: Pixels, size: int, margin: float) -> Pixels:
 def _crops(images: Sequence[Pixels], boxes_B4: Ints, mirrored_B: NDArray[np.bool_], size: int) -> Pixels:
     """Cut out a box (top, left, height, width) of every image, scale it, and mirror some."""
     crops_BCSS = torch.empty(
-        (len(images), images[0].shape[2], size, size),
-        dtype=torch.uint8,
-        memory_format=torch.channels_last,
+        (len(images), images[0].shape[2], size, size), dtype=torch.uint8, memory_format=torch.channels_last
     )
     crops = zip(images, boxes_B4.tolist(), mirrored_B.tolist(), strict=True)
     for position, (image_HWC, (top, left, height, width), mirrored) in enumerate(crops):

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from dmltune.data.files import printable
 from dmltune.data.images import ImageSet, Ints, Pixels, to_pil
-from dmltune.errors import UserError
+from dmltune.errors import UserError, printable
 
 TILE, GAP, LINE = 112, 6, 18  # pixels
 GROUND, INK, EMPTY = (255, 255, 255), (40, 40, 40), (238, 238, 238)
@@ -27,7 +26,8 @@ def draw(images: ImageSet, file: Path, classes: int = 10, per_class: int = 8) ->
     if file.suffix.lower() != ".png":
         raise UserError(f"a contact sheet is a PNG file; got {file}. Name it {file.with_suffix('.png')}.")
     labels = spread(images.num_classes, classes)
-    chosen = [members[spread(len(members), per_class)] for members in _members(images, labels)]
+    members_of = [np.flatnonzero(images.labels_N == label) for label in labels]
+    chosen = [members[spread(len(members), per_class)] for members in members_of]
     width = max(map(len, chosen))
     sheet = Image.new("RGB", (GAP + width * (TILE + GAP), len(labels) * (LINE + TILE + GAP) + GAP), GROUND)
     pen, font = ImageDraw.Draw(sheet), _font()
@@ -46,10 +46,6 @@ def spread(total: int, count: int) -> Ints:
     return np.arange(few, dtype=np.int64) * total // max(few, 1)
 
 
-def _members(images: ImageSet, labels: Ints) -> list[Ints]:
-    return [np.flatnonzero(images.labels_N == label) for label in labels]
-
-
 def _tile(image_HWC: Pixels) -> Image.Image:
     """Return the whole image in a square; a small one is enlarged by a whole number."""
     image = to_pil(image_HWC).convert("RGB")
@@ -66,7 +62,7 @@ def _tile(image_HWC: Pixels) -> Image.Image:
 
 def _name(images: ImageSet, label: int, members: Ints, width: int, font: ImageFont.FreeTypeFont) -> str:
     """Return `012.Yellow_headed_Blackbird · birds (56)`, shortened to what fits."""
-    name = printable(images.class_names[label])  # control characters have no glyph
+    name = printable(images.class_names[label])  # the font has no control characters
     if images.category_N is not None and images.category_N[members[0]] >= 0:
         name += f" · {images.category_names[images.category_N[members[0]]]}"
     count = f"  ({int((images.labels_N == label).sum())})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import struct
 import warnings
 import zlib
@@ -66,12 +65,6 @@ def decode(file: Path, convert: Callable[[Image.Image], Image.Image], side: int 
             return from_pil(convert(image))
     except OSError as error:
         raise UnreadableImageError(error) from error
-
-
-def verify_content(content: bytes) -> None:
-    """Decode all pixels of an image in memory, or raise UnreadableImageError."""
-    with opened(io.BytesIO(content)) as image:
-        image.load()
 
 
 def _reason(error: BaseException) -> str:

@@ -19,13 +19,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
-from dmltune.data.archives import amount
-from dmltune.data.files import open_regular
+from dmltune.data.files import amount, open_regular, user_errors
 from dmltune.errors import UserError
 
-T = TypeVar("T")
 PIECE = 2**16
 TIMEOUT = 30.0  # seconds without a byte
 RETRIES = 5  # attempts in a row without a new byte
@@ -49,7 +47,8 @@ def download(
     """
     _require_https(url)
     part, tag = _part(file), _tag(file)
-    _written(lambda: file.parent.mkdir(parents=True, exist_ok=True), file)
+    with user_errors(f"{file} cannot be written"):
+        file.parent.mkdir(parents=True, exist_ok=True)
     opener = urllib.request.build_opener(_Redirects)
     failures, most = 0, arrived(file)
     while not (size is not None and checksum and arrived(file) == size):
@@ -77,7 +76,8 @@ def download(
     finally:
         if not part.exists():
             tag.unlink(missing_ok=True)
-    _written(lambda: part.rename(file), file)
+    with user_errors(f"{file} cannot be written"):
+        part.rename(file)
     tag.unlink(missing_ok=True)
 
 
@@ -85,7 +85,7 @@ def verify_file(
     file: Path, checksum: str, size: int | None = None, progress: Progress | None = None, *, source: str = ""
 ) -> None:
     """Require that `file`, from `source`, has the given size and checksum."""
-    try:
+    with user_errors(f"{file} cannot be read"):
         length = file.stat().st_size
         if size is not None and length != size:
             raise UserError(
@@ -102,8 +102,6 @@ def verify_file(
                 done += len(piece)
                 if progress:
                     progress(done, length)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read ({error.strerror}); correct that first.") from error
     if digest.hexdigest() != published:
         raise UserError(
             f"{source or file} must have the checksum {kind} {published}; got {digest.hexdigest()}. It is"
@@ -149,7 +147,9 @@ def _fetch(
             )
         if not start:
             _write_tag(answer, tag)
-        with _written(lambda: open_regular(part, "ab" if start else "wb"), file) as stream:
+        with user_errors(f"{file} cannot be written"):
+            stream = open_regular(part, "ab" if start else "wb")
+        with stream:
             _receive(answer, stream, start, total if total is not None else size, progress)
 
 
@@ -158,10 +158,8 @@ def _receive(answer: Any, stream: IO[bytes], done: int, total: int | None, progr
         piece = answer.read1(PIECE if total is None else min(PIECE, total - done))
         if not piece:
             break
-        try:
+        with user_errors(f"{stream.name} cannot be written"):
             stream.write(piece)
-        except OSError as error:
-            raise UserError(f"{stream.name} cannot be written ({error.strerror}); free some room.") from error
         done += len(piece)
         if progress:
             progress(done, total or 0)
@@ -185,7 +183,8 @@ def _write_tag(answer: Any, tag: Path) -> None:
     etag = answer.headers.get("ETag", "")
     version = etag if etag and not etag.startswith("W/") else answer.headers.get("Last-Modified", "")
     if version:
-        _written(lambda: tag.write_text(version, encoding="latin-1"), tag)
+        with user_errors(f"{tag} cannot be written"):
+            tag.write_text(version, encoding="latin-1")
     else:
         tag.unlink(missing_ok=True)
 
@@ -229,14 +228,6 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, socket.gaierror):
         return "no such host, or no network"
     return " ".join(f"{cause}".split())[:200] or type(cause).__name__
-
-
-def _written(action: Callable[[], T], file: Path) -> T:
-    """Return the result of `action`; its OSError is a UserError, which is not tried again."""
-    try:
-        return action()
-    except OSError as error:
-        raise UserError(f"{file} cannot be written ({error.strerror}); correct that first.") from error
 
 
 def _part(file: Path) -> Path:

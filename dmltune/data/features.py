@@ -27,6 +27,7 @@ from torch import Tensor
 from dmltune.data import augment as augmentations
 from dmltune.data.cache import cache_folder, cached
 from dmltune.data.feed import Batch, ImageFeed
+from dmltune.data.files import amount
 from dmltune.data.images import ImageSet, Ints
 from dmltune.data.packed import at_size
 from dmltune.data.samplers import VIEWS, generator
@@ -164,12 +165,12 @@ def _announce(imageset: ImageSet, views: Views, size: int) -> None:
     free = shutil.disk_usage(cache_folder()).free
     if size > free:
         raise UserError(
-            f"feature maps take {size / 1e9:.1f} GB and {cache_folder()} has {free / 1e9:.1f} GB left; use"
+            f"feature maps take {amount(size)} and {cache_folder()} has {amount(free)} left; use"
             " fewer data.views, a later backbone.frozen_until, or set DMLTUNE_CACHE to another folder"
         )
     if size > _LARGE:
         what = f"{len(imageset):,} images of {imageset.name} × {1 + views.augmented} views"
-        logger.info("feature maps of %s: %.2f GB in %s …", what, size / 1e9, cache_folder())
+        logger.info("feature maps of %s: %s in %s …", what, amount(size), cache_folder())
 
 
 def _open(images: int, views: Views, folder: Path) -> Maps:

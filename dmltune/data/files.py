@@ -1,4 +1,4 @@
-"""Open, lock and show files whose kind and name are not under our control."""
+"""Open and lock files, and turn errors of the system into user errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import errno
 import logging
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +19,6 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 2.0  # a longer wait for another process is logged
 POLL_SECONDS = 0.02
-ESCAPED = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories: controls, stray bytes, line separators
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)  # of some network file systems
 
 
@@ -47,19 +45,24 @@ def _open_regular(file: str, flags: int) -> int:
     return descriptor
 
 
-def printable(text: str, most: int | None = None) -> str:
-    r"""Return `text` with control characters and bytes that are not UTF-8 as escapes: `\x1b`.
+@contextlib.contextmanager
+def user_errors(failure: str) -> Iterator[None]:
+    """Turn an OSError of the system in the block into the UserError `failure` with the reason."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # gzip, bz2 and Pillow raise it for damaged files
+            raise
+        why = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        raise UserError(f"{failure} ({why}); correct that first.") from error
 
-    A text of more than `most` characters is cut.
-    """
-    if most is not None and len(text) > most:
-        text = text[: most - 1] + "…"
-    return "".join(
-        character.encode("unicode_escape").decode().replace("udc", "x")
-        if unicodedata.category(character) in ESCAPED
-        else character
-        for character in text
-    )
+
+def amount(size: float) -> str:
+    """Return a size in words: 1150585339 → 1.2 GB."""
+    for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size:.0f} bytes"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Sets of labelled images. Legend: N images, H×W pixels, C channels, D = side·side·C."""
+"""Sets of labelled images. Legend: N images, H×W pixels, C channels."""
 
 from __future__ import annotations
 
@@ -101,18 +101,3 @@ def shrink(image_HWC: Pixels, side: int) -> Pixels:
         return image_HWC
     target = (max(side, round(width * side / shorter)), max(side, round(height * side / shorter)))
     return from_pil(to_pil(image_HWC).resize(target, Image.Resampling.BICUBIC))
-
-
-def raw_pixels(imageset: ImageSet, side: int = 32) -> NDArray[np.float32]:
-    """Return every image as evaluation sees it at `side` pixels, as a row in [0, 1]: (N, D).
-
-    Used as an embedding, with Euclidean distance, it is the baseline without learning.
-    """
-    from dmltune.data.augment import evaluation_pixels
-
-    chunks = []
-    for start in range(0, len(imageset), 512):
-        indices = np.arange(start, min(start + 512, len(imageset)))
-        pixels_BHWC = evaluation_pixels(imageset.read(indices), side, imageset.margin)
-        chunks.append(pixels_BHWC.reshape(len(indices), -1).astype(np.float32) / 255)
-    return np.concatenate(chunks)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmltune.data.archives import amount, require_room
+from dmltune.data.archives import require_room
 from dmltune.data.download import arrived, download, verify_file
+from dmltune.data.files import amount
 from dmltune.data.sources import RELEASES, File, Release
 from dmltune.errors import UserError
 
@@ -103,13 +104,17 @@ def given(name: str, archive: Path, progress: Progress | None) -> Pieces:
 
 def by_hand(name: str) -> str:
     """Return how a person gets the files."""
-    ways = [
+    if not (files := files_of_releases(name)):
+        return f"put a folder '{name}' into the data root, or name an archive of it with --archive."
+    return f"get {files}, and name it with --archive."
+
+
+def files_of_releases(name: str) -> str:
+    """Return the files of each release: `a.zip and b.zip (from https://…), or c.tgz (from …)`."""
+    return ", or ".join(
         f"{' and '.join(file.name for file in release.files)} (from {release.home})"
         for release in RELEASES.get(name, ())
-    ]
-    if not ways:
-        return f"put a folder '{name}' into the data root, or name an archive of it with --archive."
-    return f"get {', or '.join(ways)}, and name it with --archive."
+    )
 
 
 def step(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:

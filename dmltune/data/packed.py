@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +24,7 @@ import PIL
 from numpy.typing import NDArray
 
 from dmltune.data.cache import cache_folder, cached, limit_bytes, memory_folder, trim
+from dmltune.data.files import amount
 from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.errors import UserError, nearest
 
@@ -39,13 +40,9 @@ LOGGED_SECONDS = 2.0  # packing that takes longer is logged, and then every LOG_
 LOG_EVERY = 60.0
 
 Shapes = NDArray[np.int32]
-Progress = Callable[[int, int, str], None]
-"""Called with the images done, all images and a text; first with 0 done, before anything is written."""
 
 
-def at_size(
-    imageset: ImageSet, size: int, mode: str | None = None, progress: Progress | None = None
-) -> ImageSet:
+def at_size(imageset: ImageSet, size: int, mode: str | None = None) -> ImageSet:
     """Return the images with the shorter side that `size` pixels need (256 for 227).
 
     Smaller images keep their size. A set without `key` is quick to read and is returned as it is. The pixels
@@ -67,13 +64,13 @@ def at_size(
     before = (memory_folder() if in_memory else cache_folder()) / entry  # it may be damaged
     return cached(
         entry,
-        lambda folder: _pack(imageset, side, before, folder, in_memory, progress),
+        lambda folder: _pack(imageset, side, before, folder, in_memory),
         lambda folder: _open(imageset, folder),
         in_memory,
     )
 
 
-def estimate(imageset: ImageSet, side: int) -> tuple[float, float]:
+def _estimate(imageset: ImageSet, side: int) -> tuple[float, float]:
     """Return the bytes, and the seconds of one thread, of packing the set, from a few images."""
     few = np.linspace(0, len(imageset) - 1, min(SAMPLE, len(imageset)), dtype=np.int64)
     start = time.perf_counter()
@@ -91,9 +88,7 @@ def _validated(mode: str | None) -> str:
     return mode
 
 
-def _pack(
-    imageset: ImageSet, side: int, before: Path, folder: Path, in_memory: bool, progress: Progress | None
-) -> None:
+def _pack(imageset: ImageSet, side: int, before: Path, folder: Path, in_memory: bool) -> None:
     count, each = len(imageset), _per_shard(len(imageset))
     shapes_N3 = np.zeros((count, 3), dtype=np.int32)
     missing = list(range(0, count, each))
@@ -105,24 +100,29 @@ def _pack(
         for start in range(first, min(first + each, count), CHUNK)
     ]
     threads = len(os.sched_getaffinity(0))
-    total, (size, seconds) = sum(map(len, chunks)), estimate(imageset, side)
+    total, (size, seconds) = sum(map(len, chunks)), _estimate(imageset, side)
     size, seconds = size * total / count, seconds * total / count / threads
     what = f"packing {total:,} images of {imageset.name} ({imageset.part}) at {side} px"
     root = before.parent
     _make_room(what, size, root, in_memory)
-    if progress is None:
-        progress = _Log(seconds > LOGGED_SECONDS)
-    progress(0, total, f"{what}, {_bytes(size)} in {root}: about {_duration(seconds)} …")
-    done, began = 0, time.perf_counter()
+    logged = seconds > LOGGED_SECONDS
+    if logged:
+        logger.info("%s, %s in %s: about %s …", what, amount(size), root, _duration(seconds))
+    done, due, start = 0, time.perf_counter() + LOG_EVERY, time.perf_counter()
     for chunk, images in zip(chunks, _decoded(imageset, side, chunks, threads), strict=True):
         with (folder / _shard_name(chunk.start // each)).open("ab") as stream:
             for index, image_HWC in zip(chunk, images, strict=True):
                 shapes_N3[index] = image_HWC.shape
                 stream.write(np.ascontiguousarray(image_HWC).data)
         done += len(chunk)
-        passed = time.perf_counter() - began
-        left = f"{done / total:4.0%}, {_duration(passed * (total - done) / done)} left"
-        progress(done, total, f"{what}: {left if done < total else f'done in {_duration(passed)}'}")
+        now = time.perf_counter()
+        if logged and now > due:
+            logger.info(
+                "%s: %.0f%%, %s left", what, 100 * done / total, _duration((now - start) * (total / done - 1))
+            )
+            due = now + LOG_EVERY
+    if logged:
+        logger.info("%s: done in %s", what, _duration(time.perf_counter() - start))
     payload = shapes_N3.tobytes()
     (folder / "index").write_bytes(hashlib.sha256(payload).digest() + payload)
 
@@ -205,7 +205,7 @@ def _make_room(what: str, size: float, root: Path, in_memory: bool) -> None:
     if free < SPARE * size:
         other = "use --cache disk" if in_memory else "set DMLTUNE_CACHE to a folder with more room"
         raise UserError(
-            f"{what} needs {_bytes(SPARE * size)}; {root} has {_bytes(free)}: {other}, or --cache none, which"
+            f"{what} needs {amount(SPARE * size)}; {root} has {amount(free)}: {other}, or --cache none, which"
             " reads the files each time."
         )
 
@@ -219,21 +219,5 @@ def _shard_name(number: int) -> str:
     return f"shard-{number:03d}"
 
 
-def _bytes(size: float) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
-
-
 def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
-class _Log:
-    """Progress in the log: the first and the last line, and one every LOG_EVERY seconds."""
-
-    def __init__(self, enabled: bool) -> None:
-        self.enabled, self.due = enabled, 0.0
-
-    def __call__(self, done: int, total: int, line: str) -> None:
-        if self.enabled and (done in (0, total) or time.monotonic() > self.due):
-            self.due = time.monotonic() + LOG_EVERY
-            logger.info("%s", line)

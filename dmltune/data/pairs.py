@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from dmltune.data.catalog._files import Source, dense
 from dmltune.data.files import open_regular
 from dmltune.data.images import ImageSet, Ints
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 
 LFW = Source("lfw", ("lfw",), (("pairs.txt",),))
 FACES, COMPARED = "meta/ijbc_face_tid_mid.txt", "meta/ijbc_template_pair_label.txt"
@@ -63,26 +64,24 @@ def lfw(root: Path | None = None, suffix: str = ".jpg") -> Pairs:
     listed = folder / "pairs.txt"
     lines = [line.split() for line in LFW.lines(listed)[1:]]  # the first has the numbers of folds and pairs
     listed_pairs: list[tuple[str, str, bool]] = []
+
+    def file_of(name: str, number: str) -> str:
+        """Return the path of a picture: `Aaron_Peirsol 1` → Aaron_Peirsol/Aaron_Peirsol_0001.jpg."""
+        if not number.isdecimal():
+            raise LFW.broken(f"{listed} has '{number}' where the number of a picture of {name} belongs")
+        return f"{name}/{name}_{int(number):04d}{suffix}"
+
     for number, fields in enumerate(lines, 2):
         if len(fields) == 3:
             name, first, second = fields
-            listed_pairs.append((_lfw_file(name, first), _lfw_file(name, second), True))
+            listed_pairs.append((file_of(name, first), file_of(name, second), True))
         elif len(fields) == 4:
-            listed_pairs.append((_lfw_file(*fields[:2]), _lfw_file(*fields[2:]), False))
+            listed_pairs.append((file_of(*fields[:2]), file_of(*fields[2:]), False))
         elif fields:
             raise LFW.broken(f"{listed}, line {number}: 3 or 4 columns expected, got {len(fields)}")
     if not listed_pairs:
         raise LFW.broken(f"{listed} lists no pair")
-    names, place = np.unique([pair[:2] for pair in listed_pairs], return_inverse=True)
-    place_P2 = place.reshape(-1, 2).astype(np.int64)
-    return Pairs(
-        files=tuple(folder / f"{name}{suffix}" for name in names),
-        template_F=np.arange(len(names)),
-        media_F=np.arange(len(names)),
-        left_P=place_P2[:, 0],
-        right_P=place_P2[:, 1],
-        same_P=np.array([pair[2] for pair in listed_pairs]),
-    )
+    return _of_files(folder, listed_pairs)
 
 
 def ijbc(root: Path | None = None) -> Pairs:
@@ -106,11 +105,12 @@ def ijbc(root: Path | None = None) -> Pairs:
     )
 
 
-def _lfw_file(name: str, number: str) -> str:
-    """Return the path of a picture: `Aaron_Peirsol 1` → Aaron_Peirsol/Aaron_Peirsol_0001."""
-    if not number.isdecimal():
-        raise LFW.broken(f"pairs.txt has '{number}' where the number of a picture of {name} belongs")
-    return f"{name}/{name}_{int(number):04d}"
+def _of_files(folder: Path, listed_pairs: Sequence[tuple[str, str, bool]]) -> Pairs:
+    """Return pairs of files of `folder`, each a template: (left, right, same)."""
+    names, place = np.unique([pair[:2] for pair in listed_pairs], return_inverse=True)
+    left_P, right_P = place.reshape(-1, 2).astype(np.int64).T
+    files, each_F = tuple(folder / str(name) for name in names), np.arange(len(names))
+    return Pairs(files, each_F, each_F, left_P, right_P, np.array([same for _, _, same in listed_pairs]))
 
 
 def _means(emb_ND: NDArray[np.floating], place_N: Ints, groups: int) -> NDArray[np.floating]:
@@ -128,14 +128,14 @@ def read_pairs(path: Path) -> Pairs:
     if path.suffix.lower() == ".csv" and os.path.isfile(path):
         return _table(path)
     folder = path.parent if path.name == "pairs.txt" else path
-    if any((place / "pairs.txt").is_file() for place in (folder, *(folder / name for name in LFW.folders))):
+    if any(os.path.isfile(place / "pairs.txt") for place in (folder, folder / "lfw")):
         by_suffix = [lfw(folder, suffix) for suffix in SUFFIXES]
         return next((pairs for pairs in by_suffix if pairs.files[0].is_file()), by_suffix[0])
-    if any((place / FACES).is_file() and (place / COMPARED).is_file() for place in (folder, folder / "IJBC")):
+    if any(os.path.isfile(place / FACES) for place in (folder, folder / "IJBC")):
         return ijbc(folder)
     raise UserError(
         "--pairs must be LFW's pairs.txt, the folder of IJB-C, or a CSV file with the columns "
-        f"{','.join(COLUMNS)}; got {path}"
+        f"{','.join(COLUMNS)}; got {readable(str(path))}"
     )
 
 
@@ -169,19 +169,10 @@ def _table(path: Path) -> Pairs:
         raise UserError(
             f"{path} must have the columns {','.join(COLUMNS)} and a line for each pair; got {got}"
         )
-    same = []
+    listed_pairs = []
     for number, row in enumerate(rows, 2):
         answer = ANSWERS.get(row["same"].strip().lower())
         if answer is None:
             raise UserError(f"{path}, line {number}: same must be 1 or 0; got '{row['same']}'")
-        same.append(answer)
-    names, place = np.unique([[row["left"], row["right"]] for row in rows], return_inverse=True)
-    place_P2 = place.reshape(-1, 2).astype(np.int64)
-    return Pairs(
-        files=tuple(path.parent / str(name) for name in names),
-        template_F=np.arange(len(names)),
-        media_F=np.arange(len(names)),
-        left_P=place_P2[:, 0],
-        right_P=place_P2[:, 1],
-        same_P=np.array(same),
-    )
+        listed_pairs.append((row["left"], row["right"], answer))
+    return _of_files(path.parent, listed_pairs)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -17,6 +16,7 @@ from typing import get_args
 from dmltune.data import catalog
 from dmltune.data.archives import LIMITS, Limits, require_room, unpack
 from dmltune.data.catalog._files import Source
+from dmltune.data.files import user_errors
 from dmltune.data.images import ImageSet, Part
 from dmltune.data.obtain import Pieces, Progress, by_hand, fetchable, fetched, given, step
 from dmltune.data.sources import RELEASES
@@ -46,7 +46,7 @@ def prepare(
     source = getattr(importlib.import_module(f"{catalog.__name__}.{name}"), "SOURCE", None)
     if not isinstance(source, Source):
         return replace(_counted(name, root), notes=("nothing to fetch or unpack: it comes with dmltune",))
-    with _one_line_errors(root):
+    with user_errors(f"{root} cannot be prepared"):
         if existing := _existing(name, source, root):
             return existing
         pieces = None if archive is None else given(name, archive, progress)
@@ -158,13 +158,3 @@ def _verdict(name: str, half: ImageSet) -> str:
 def _top(source: Source) -> str:
     """Return the name that appears in the data root: MNIST of MNIST/raw."""
     return Path(source.folders[0]).parts[0]
-
-
-@contextlib.contextmanager
-def _one_line_errors(root: Path) -> Iterator[None]:
-    """Turn an OSError of the block into a UserError about `root`."""
-    try:
-        yield
-    except OSError as error:
-        why = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror or error}"
-        raise UserError(f"{root} cannot be prepared ({why}); correct that first.") from error

@@ -134,12 +134,14 @@ def _require_sizes(batch_size: int, samples_per_class: int) -> None:
         raise UserError(
             f"batch_size and samples_per_class must be at least 1; got {batch_size} and {samples_per_class}."
         )
-    if excess := batch_size % samples_per_class:
-        below, above = batch_size - excess, batch_size - excess + samples_per_class
-        raise UserError(
-            f"batch_size must be a multiple of samples_per_class; got {batch_size} and {samples_per_class}."
-            f" Use {f'{below} or {above}' if below else above}."
-        )
+    rule = "batch_size must be a multiple of samples_per_class; got {} and {}."
+    _require_multiple(batch_size, samples_per_class, rule.format(batch_size, samples_per_class))
+
+
+def _require_multiple(batch_size: int, step: int, rule: str) -> None:
+    if excess := batch_size % step:
+        below, above = batch_size - excess, batch_size - excess + step
+        raise UserError(f"{rule} Use {f'{below} or {above}' if below else above}.")
 
 
 class TwoCategories:
@@ -225,10 +227,5 @@ def _require_halves(batch_size: int, samples_per_class: int) -> None:
             f" got {batch_size} and {samples_per_class}."
         )
     step = 2 * max(1, samples_per_class)
-    if excess := batch_size % step:
-        below, above = batch_size - excess, batch_size - excess + step
-        rule = "even" if step == 2 else f"a multiple of 2 × samples_per_class = {step}"
-        raise UserError(
-            f"with 2 categories batch_size must be {rule}; got {batch_size}."
-            f" Use {f'{below} or {above}' if below else above}."
-        )
+    rule = "even" if step == 2 else f"a multiple of 2 × samples_per_class = {step}"
+    _require_multiple(batch_size, step, f"with 2 categories batch_size must be {rule}; got {batch_size}.")

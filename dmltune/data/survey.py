@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from dmltune.data import catalog
 from dmltune.data.images import Part
+from dmltune.data.obtain import files_of_releases
 from dmltune.data.sources import RELEASES
 from dmltune.errors import UserError
 
@@ -52,38 +53,27 @@ def _entry(name: str, root: Path | None) -> DatasetEntry:
     try:
         halves = {part: catalog.files(name, part, root)[0] for part in get_args(Part)}
     except UserError as error:
-        numbers = catalog.published(name).values()
-        images = [images for images, _ in numbers if images is not None]
-        classes = [classes for _, classes in numbers if classes is not None]
-        return DatasetEntry(
-            name,
-            about,
-            "missing",
-            sum(images) if len(images) == 2 else None,
-            sum(classes) if len(classes) == 2 else None,
-            missing=str(error),
-            get=_how(name),
-        )
+        parts = catalog.published(name).values()
+        images, classes = (_total(numbers) for numbers in zip(*parts, strict=True)) if parts else (None, None)
+        return DatasetEntry(name, about, "missing", images, classes, missing=str(error), get=_how(name))
     lacking = "; ".join(f"{part}: {less}" for part in halves if (less := catalog.lacking(halves[part])))
-    return DatasetEntry(
-        name,
-        about,
-        "made" if source is None else "found",
-        sum(map(len, halves.values())),
-        sum(images.num_classes for images in halves.values()),
-        folder=_folder(source, root),
-        lacking=lacking,
-    )
+    state: State = "made" if source is None else "found"
+    counts = sum(map(len, halves.values())), sum(half.num_classes for half in halves.values())
+    return DatasetEntry(name, about, state, *counts, folder=_folder(source, root), lacking=lacking)
+
+
+def _total(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
 def _how(name: str) -> str:
     """Return the command, with the site and the files that only a person can get."""
     command = f"dmltune data prepare {name}"
-    releases = RELEASES.get(name, ())
-    if any(release.fetchable for release in releases):
+    if any(release.fetchable for release in RELEASES.get(name, ())):
         return command
-    ways = [f"{' and '.join(file.name for file in release.files)} ({release.home})" for release in releases]
-    return f"{command} --archive FILE" + (f" with {' or '.join(ways)}" if ways else "")
+    files = files_of_releases(name)
+    return f"{command} --archive FILE" + (f" with {files}" if files else "")
 
 
 def _folder(source: object, root: Path | None) -> Path | None:

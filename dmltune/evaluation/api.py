@@ -135,6 +135,8 @@ class _Measurement:
             facts["note"] = UNTRAINED
         elif loud := warning(model.experiment.objective.protocol):
             facts["warning"] = loud
+        if self.images.skipped:
+            facts["skipped"] = list(self.images.skipped)
         if self.images.query_N is not None:
             queries = int(self.images.query_N[self.indices].sum())
             facts |= {"queries": queries, "gallery": len(self.indices) - queries}

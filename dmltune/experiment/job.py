@@ -13,7 +13,7 @@ from dmltune.experiment.files import places
 from dmltune.experiment.files.document import read_document
 from dmltune.experiment.problems import Problem, kind_of, problem_of, show
 from dmltune.experiment.schema.sections import Count, Section
-from dmltune.store import validated_name
+from dmltune.store import is_name
 
 JOBS = "jobs"
 _TIME = re.compile(r"(?=.*[1-9])(?:\d+(?:\.\d+)?[dhms])+")
@@ -26,6 +26,12 @@ def _list(value: Any) -> Any:
 def _override(text: str) -> str:
     if "=" not in text.strip("="):
         raise ValueError("an override is key=value, such as max_steps=300")
+    return text
+
+
+def _search_name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError("it must be letters, digits, '.', '_' or '-', at most 100")
     return text
 
 
@@ -47,7 +53,7 @@ class Job(Section):
 
     about: str = ""
     space: Text
-    name: Text | None = None
+    name: Annotated[str, AfterValidator(_search_name)] | None = None
     trials: Count | None = None
     time: str | None = None
     workers: Count = 1
@@ -67,14 +73,9 @@ def load_job(name_or_path: str | File) -> Job:
     empty = [key for key in ("overrides", "runtime_env") if document.tree.get(key, 0) is None]
     try:
         _validate_time(document.tree.get("time"))
-        job = Job.model_validate({key: document.tree[key] for key in document.tree if key not in empty})
-        if job.name is not None:
-            validated_name(job.name)
-        return job
+        return Job.model_validate({key: document.tree[key] for key in document.tree if key not in empty})
     except ValidationError as error:
         problem = problem_of(error, Job)
-    except UserError as error:
-        problem = Problem(str(error), ("name",))
     except Problem as broken_rule:
         problem = broken_rule
     raise UserError(f"{document.place(shown, problem.paths)}: {problem}")

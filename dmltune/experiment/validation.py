@@ -18,6 +18,7 @@ from dmltune.experiment.space.search_space import SearchSpace, lacking, ordered
 
 RANDOM_POINTS = 1000
 MAX_CHOICES_BUILT = 64
+FIXED = ("data.name", "data.path", "data.classes", "data.missing")  # scores would not be comparable
 BASELINE_KEYS = (*trees.SECTIONS, "max_steps", "validate_every", "patience")
 
 
@@ -87,7 +88,7 @@ def _validate_key(name: str, tree: Mapping[str, Any]) -> None:
         raise Problem(
             f"search takes dotted keys, such as {section}.{_keys(section, tree)[0]}; got {section}.", path
         )
-    if name in ("data.name", "data.path", "data.classes") or section == "objective":
+    if name in FIXED or section == "objective":
         raise Problem(
             f"{name} cannot be searched: scores would not be comparable. Fix it outside search.", path
         )
@@ -120,8 +121,8 @@ def _names(section: str, tree: Mapping[str, Any]) -> list[tuple[str, Path]]:
     """The names a component has or may get in the search, with the path of each."""
     key = f"{section}.name"
     own = [(trees.lookup(tree, key), (section, "name"))]
-    searched = [(name, ("search", key, "choice")) for name in tree["search"].get(key, {}).get("choice", ())]
-    return [(name, path) for name, path in [*own, *searched] if isinstance(name, str)]
+    varied = [(name, ("search", key, "choice")) for name in tree["search"].get(key, {}).get("choice", ())]
+    return [(name, path) for name, path in [*own, *varied] if isinstance(name, str)]
 
 
 def _corners(space: SearchSpace) -> Iterator[tuple[dict[str, Any], Parameter]]:
@@ -132,12 +133,9 @@ def _corners(space: SearchSpace) -> Iterator[tuple[dict[str, Any], Parameter]]:
             wanted = {parameter.name: end}
             _want(parameter, space, wanted)
             values: dict[str, Any] = {}
-            active: list[str] = []
-            for other in space.parameters:
-                if space.applies(other, values, active):
-                    active.append(other.name)
-                    first = other.choices[0] if other.kind == "choice" else other.low
-                    values[other.name] = wanted.get(other.name, space.reference_point.get(other.name, first))
+            for other in space.applicable(values):
+                first = other.choices[0] if other.kind == "choice" else other.low
+                values[other.name] = wanted.get(other.name, space.reference_point.get(other.name, first))
             if parameter.name in values:
                 yield values, parameter
 

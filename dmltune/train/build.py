@@ -17,7 +17,7 @@ from dmltune.core.zero_shot import ZeroShot
 from dmltune.data import catalog
 from dmltune.data.features import MapFeed, Views, stored_maps
 from dmltune.data.feed import ImageFeed
-from dmltune.data.images import ImageSet
+from dmltune.data.images import ImageSet, Missing
 from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
@@ -28,23 +28,28 @@ SPLIT_SEED = 0  # of the protocol, not of the trial: all trials are validated on
 
 
 @lru_cache(maxsize=4)  # a warm worker reads a data set once
-def training_half(name: str, classes: int | None, data_root: str | None, path: str | None = None) -> ImageSet:
+def training_half(
+    name: str, classes: int | None, data_root: str | None, path: str | None = None, missing: Missing = "error"
+) -> ImageSet:
     """Return the images that `search` and `train` may see: never a test class."""
-    half = catalog.load(name, "train", Path(data_root) if data_root else None, path=path)
+    half = catalog.load(name, "train", Path(data_root) if data_root else None, path=path, missing=missing)
     return half.first_classes(classes)
 
 
 @lru_cache(maxsize=2)
-def both_halves(name: str, classes: int | None, data_root: str | None, path: str | None = None) -> Monitored:
+def both_halves(
+    name: str, classes: int | None, data_root: str | None, path: str | None = None, missing: Missing = "error"
+) -> Monitored:
     """Return training and test images, for protocol `conventional` alone."""
-    test = catalog.load(name, "test", Path(data_root) if data_root else None, path=path)
-    return monitored(training_half(name, classes, data_root, path), test.first_classes(classes))
+    test = catalog.load(name, "test", Path(data_root) if data_root else None, path=path, missing=missing)
+    return monitored(training_half(name, classes, data_root, path, missing), test.first_classes(classes))
 
 
 def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
     chosen = experiment.data
     load = both_halves if experiment.objective.protocol == CONVENTIONAL else training_half
-    return framed(load(chosen.name, chosen.classes, data_root, chosen.path), chosen.margin)
+    images = load(chosen.name, chosen.classes, data_root, chosen.path, chosen.missing)
+    return framed(images, chosen.margin)
 
 
 def framed(images: Images, margin: float | None) -> Images:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dmltune.data import catalog
-from dmltune.data.images import ImageSet
+from dmltune.data.images import ImageSet, Missing
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind, Ledger, LedgerEntry
@@ -72,10 +72,13 @@ def opened_images(experiment: Experiment, data_root: str | None, entry: LedgerEn
 
 def _test_images(experiment: Experiment, data_root: str | None) -> ImageSet:
     chosen = experiment.data
-    return framed(_test_half(chosen.name, chosen.classes, data_root, chosen.path), chosen.margin)
+    images = _test_half(chosen.name, chosen.classes, data_root, chosen.path, chosen.missing)
+    return framed(images, chosen.margin)
 
 
 @lru_cache(maxsize=2)  # a warm worker reads a data set once
-def _test_half(name: str, classes: int | None, data_root: str | None, path: str | None) -> ImageSet:
-    half = catalog.load(name, "test", Path(data_root) if data_root else None, path=path)
+def _test_half(
+    name: str, classes: int | None, data_root: str | None, path: str | None, missing: Missing
+) -> ImageSet:
+    half = catalog.load(name, "test", Path(data_root) if data_root else None, path=path, missing=missing)
     return half.first_classes(classes)

@@ -47,6 +47,8 @@ def serve_orders(config: dict[str, Any]) -> None:
         gc.collect()
         if served == 1:
             gc.freeze()  # modules and caches stay: later collections need not walk them
+    if first:
+        ray.get(broker.resign.remote(group))  # an order that was paused is no failed attempt of this group
 
 
 def _serve(group: str, broker: Any, order: Order) -> None:

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from dmltune.cli import two_ranks
+from dmltune.train import two_ranks
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

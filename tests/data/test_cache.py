@@ -213,13 +213,13 @@ def test_an_entry_that_was_built_again_is_in_use_too(own_cache: Path) -> None:
     assert entries(own_cache) == {"entry"}
 
 
-@pytest.mark.parametrize("text", ["much", "-1", "nan"])
-def test_a_limit_that_is_no_size_is_refused_before_building(
-    monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    monkeypatch.setenv("DMLTUNE_CACHE_GB", text)
-    with pytest.raises(UserError, match=rf"DMLTUNE_CACHE_GB must be a number of gigabytes.* got '{text}'"):
-        cached("entry", never, read)
+def test_a_limit_that_is_no_size_is_refused_before_building(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ["much", "-1", "nan"]:
+        monkeypatch.setenv("DMLTUNE_CACHE_GB", text)
+        with pytest.raises(
+            UserError, match=rf"DMLTUNE_CACHE_GB must be a number of gigabytes.* got '{text}'"
+        ):
+            cached("entry", never, read)
 
 
 def test_a_long_wait_for_another_builder_is_logged(

@@ -84,15 +84,15 @@ def test_a_set_of_the_first_classes_keeps_labels_categories_and_queries_with_the
 PHOTOS = tiny_layouts.NAMES
 
 
-@pytest.mark.parametrize("name", PHOTOS)
-def test_each_class_has_its_own_pictures_whatever_the_layout(name: str, tmp_path: Path) -> None:
+def test_each_class_has_its_own_pictures_whatever_the_layout(tmp_path: Path) -> None:
     """The tiny pictures are 40 + number % 7 high; class names end with the number."""
-    root = tiny_layouts.write(name, tmp_path, 3, 2)
-    for part in get_args(Part):
-        images = catalog.load(name, part, root)
-        for label, picture in zip(images.labels_N, images.read(range(len(images))), strict=True):
-            digits = "".join(filter(str.isdigit, images.class_names[label].replace("_", " ").split()[-1]))
-            assert picture.shape == (40 + int(digits) % 7, 60, 3)
+    for name in PHOTOS:
+        root = tiny_layouts.write(name, tmp_path, 3, 2)
+        for part in get_args(Part):
+            images = catalog.load(name, part, root)
+            for label, picture in zip(images.labels_N, images.read(range(len(images))), strict=True):
+                digits = "".join(filter(str.isdigit, images.class_names[label].replace("_", " ").split()[-1]))
+                assert picture.shape == (40 + int(digits) % 7, 60, 3)
 
 
 @pytest.mark.parametrize("name", PHOTOS)
@@ -133,29 +133,31 @@ def test_training_touches_no_test_image_and_a_missing_one_is_named(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", PHOTOS)
-def test_a_torn_image_is_named(name: str, tmp_path: Path) -> None:
-    root = tiny_layouts.write(name, tmp_path, 2, 2)
-    for file in root.rglob("*.*"):
-        if file.suffix.lower() in (".jpg", ".png"):
-            file.write_bytes(file.read_bytes()[:200])
-    train = catalog.load(name, "train", root)
-    with pytest.raises(
-        UserError, match=rf"{name}: .*\.(jpg|JPG|png) cannot be read \(.*\); fetch "
-    ) as caught:
-        train.read([1])
-    assert "\n" not in str(caught.value)
+def test_a_torn_image_is_named(tmp_path: Path) -> None:
+    for name in PHOTOS:
+        root = tiny_layouts.write(name, tmp_path, 2, 2)
+        for file in root.rglob("*.*"):
+            if file.suffix.lower() in (".jpg", ".png"):
+                file.write_bytes(file.read_bytes()[:200])
+        train = catalog.load(name, "train", root)
+        with pytest.raises(
+            UserError, match=rf"{name}: .*\.(jpg|JPG|png) cannot be read \(.*\); fetch "
+        ) as caught:
+            train.read([1])
+        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", PHOTOS)
 def test_a_missing_root_says_what_was_looked_for_where_and_the_remedy(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=r"no .+ \(with .+\) in /.*; say where it is with --data-root or"):
-        catalog.load(name, "train", tmp_path)
-    monkeypatch.delenv("DMLTUNE_DATA", raising=False)
-    with pytest.raises(UserError, match=r"needs the folder .+; say where it is with --data-root or DMLTUNE_"):
-        catalog.load(name, "train")
+    for name in PHOTOS:
+        with pytest.raises(UserError, match=r"no .+ \(with .+\) in '/.*'; say where it is with --data-root or"):
+            catalog.load(name, "train", tmp_path)
+        monkeypatch.delenv("DMLTUNE_DATA", raising=False)
+        with pytest.raises(
+            UserError, match=r"needs the folder .+; say where it is with --data-root or DMLTUNE_"
+        ):
+            catalog.load(name, "train")
 
 
 def test_a_part_knows_what_it_lacks_of_what_was_published(tmp_path: Path) -> None:
@@ -170,20 +172,15 @@ def test_a_part_knows_what_it_lacks_of_what_was_published(tmp_path: Path) -> Non
     assert catalog.lacking(catalog.load("glyphs", "train")) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "part", "options", "message"),
-    [
+def test_what_is_not_in_the_catalog_is_one_clear_line() -> None:
+    for name, part, options, message in [
         ("glyhps", "train", {}, r"no data set 'glyhps'; did you mean 'glyphs'\?"),
         ("imagenet", "train", {}, r"no data set 'imagenet'; there are .*\bcub, .*glyphs.*\."),
         ("glyphs", "validation", {}, "has the parts 'train' and 'test'; got 'validation'"),
         ("glyphs", "train", {"sise": 3}, "unknown option 'sise' of data set 'glyphs'"),
-    ],
-)
-def test_what_is_not_in_the_catalog_is_one_clear_line(
-    name: str, part: Part, options: dict[str, int], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        catalog.load(name, part, None, **options)
+    ]:
+        with pytest.raises(UserError, match=message):
+            catalog.load(name, part, None, **options)
 
 
 def test_naming_the_data_sets_imports_neither_torch_nor_fonts_nor_scipy() -> None:

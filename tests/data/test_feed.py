@@ -37,20 +37,18 @@ def images(make_set: MakeSet) -> ImageSet:
     return make_set([5, 3, 6, 2, 4, 7, 3, 5, 8])
 
 
-@pytest.mark.parametrize("augmentation", augment.names())
 @pytest.mark.parametrize("per_class", [0, 2])
-def test_the_ranks_together_see_what_one_process_sees(
-    images: ImageSet, augmentation: str, per_class: int
-) -> None:
-    alone = feed(images, augment=augmentation, samples_per_class=per_class)
-    ranks = [
-        feed(images, augment=augmentation, samples_per_class=per_class, rank=r, world=2) for r in range(2)
-    ]
-    for step in (0, 1, 17):
-        shares = [rank.batch(step) for rank in ranks]
-        whole, labels_B = alone.batch(step)
-        assert torch.equal(torch.cat([share for share, _ in shares]), whole)
-        assert torch.equal(torch.cat([labels for _, labels in shares]), labels_B)
+def test_the_ranks_together_see_what_one_process_sees(images: ImageSet, per_class: int) -> None:
+    for augmentation in augment.names():
+        alone = feed(images, augment=augmentation, samples_per_class=per_class)
+        ranks = [
+            feed(images, augment=augmentation, samples_per_class=per_class, rank=r, world=2) for r in range(2)
+        ]
+        for step in (0, 1, 17):
+            shares = [rank.batch(step) for rank in ranks]
+            whole, labels_B = alone.batch(step)
+            assert torch.equal(torch.cat([share for share, _ in shares]), whole)
+            assert torch.equal(torch.cat([labels for _, labels in shares]), labels_B)
 
 
 def test_the_glyphs_reach_two_ranks_and_one_alike(glyphs: dict[Part, ImageSet]) -> None:
@@ -103,23 +101,26 @@ def test_training_labels_are_contiguous_and_name_one_class_each(images: ImageSet
     assert all(len(classes) == 1 for classes in owners.values())
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("prefetch", [0, 1])
-def test_validation_deals_every_image_once_to_the_ranks_in_turn(
-    images: ImageSet, world: int, prefetch: int
-) -> None:
-    part = split(images.labels_N, "ablation")
-    (expected, labels_V), *rest = evaluation_batches(images, part.validation_N, 8)
-    assert not rest
-    for rank in range(world):
-        chosen = feed(
-            images, rank=rank, world=world, batch_size=2 * world * 1, samples_per_class=1, prefetch=prefetch
-        )
-        got = list(chosen.validation())
-        assert torch.equal(torch.cat([batch for batch, _ in got]), expected[rank::world])
-        labels = torch.cat([labels for _, labels in got])
-        assert torch.equal(labels, torch.unique(labels_V, return_inverse=True)[1][rank::world])
-        chosen.close()
+def test_validation_deals_every_image_once_to_the_ranks_in_turn(images: ImageSet, prefetch: int) -> None:
+    for world in [1, 2, 3]:
+        part = split(images.labels_N, "ablation")
+        (expected, labels_V), *rest = evaluation_batches(images, part.validation_N, 8)
+        assert not rest
+        for rank in range(world):
+            chosen = feed(
+                images,
+                rank=rank,
+                world=world,
+                batch_size=2 * world * 1,
+                samples_per_class=1,
+                prefetch=prefetch,
+            )
+            got = list(chosen.validation())
+            assert torch.equal(torch.cat([batch for batch, _ in got]), expected[rank::world])
+            labels = torch.cat([labels for _, labels in got])
+            assert torch.equal(labels, torch.unique(labels_V, return_inverse=True)[1][rank::world])
+            chosen.close()
 
 
 def test_a_pool_has_different_samples_in_every_slot_and_all_of_a_small_class(images: ImageSet) -> None:

@@ -11,7 +11,7 @@ import pytest
 from dmltune.data import catalog
 from dmltune.data.catalog import _glyph_rendering
 from dmltune.data.catalog._homoglyphs import distinct_pictures, representatives
-from dmltune.data.images import ImageSet, Part, raw_pixels
+from dmltune.data.images import ImageSet, Part
 
 
 def class_of(glyphs: dict[Part, ImageSet], character: str) -> list[str]:
@@ -88,10 +88,7 @@ def test_accents_above_and_tails_below_stay_in_the_frame() -> None:
 
 def test_neighbours_by_raw_pixels_are_far_from_solving_the_test_half(glyphs: dict[Part, ImageSet]) -> None:
     images = glyphs["test"]
-    pixels_ND = raw_pixels(images)
-    assert pixels_ND.shape == (len(images), 32 * 32)
-    assert pixels_ND.dtype == np.float32
-    assert pixels_ND.max() == 1.0
+    pixels_ND = np.stack(images.read(range(len(images)))).reshape(-1, 32 * 32).astype(np.float32) / 255
     chosen = np.random.default_rng(0).choice(len(images), 2000, replace=False)
     squared_QN = (pixels_ND**2).sum(1)[None] - 2 * pixels_ND[chosen] @ pixels_ND.T
     squared_QN[np.arange(len(chosen)), chosen] = np.inf

@@ -21,7 +21,7 @@ from PIL import Image
 from dmltune.data import catalog
 from dmltune.data.cache import cached
 from dmltune.data.contact_sheet import draw
-from dmltune.data.files import locked, open_regular, printable
+from dmltune.data.files import locked, open_regular
 from dmltune.data.images import ImageSet
 from dmltune.data.packed import at_size
 from dmltune.data.splits import monitored
@@ -95,7 +95,9 @@ def test_an_odd_file_among_own_images_is_named_at_once(tmp_path: Path) -> None:
             with pytest.raises(UserError, match=r"device\.png is a link out of"):
                 catalog.load("own", "train", path=base)
             continue
-        with pytest.raises(UserError, match=rf"own: .*{name}\.png cannot be read \(.*\); put it right") as caught:
+        with pytest.raises(
+            UserError, match=rf"own: .*{name}\.png cannot be read \(.*\); put it right"
+        ) as caught:
             catalog.load("own", "train", path=base)
         assert "\n" not in str(caught.value)
         *_, last = verify("own", None, path=base)
@@ -131,15 +133,13 @@ def test_names_that_no_folder_can_have_are_one_line(tmp_path: Path) -> None:
 
 
 def test_control_characters_and_bytes_that_are_not_utf8_are_shown_as_escapes(tmp_path: Path) -> None:
-    assert printable("a\x1b[31m\udcff\n\u2028 é字") == "a\\x1b[31m\\xff\\n\\u2028 é字"
-    assert printable("x" * 100, 10) == "x" * 9 + "…"
     for number, name in enumerate((b"\x1b[31mred", b"\xff\xfe", b"line\nbreak", "é字".encode())):
         folder = tmp_path / os.fsdecode(name)
         for index in range(2):
             tiny_layouts.picture(folder / f"{index}.png", number, index)
     halves = [catalog.load("own", part, path=tmp_path) for part in ("train", "test")]
     names = {name for half in halves for name in half.class_names}
-    assert names == {"\\x1b[31mred", "\\xff\\xfe", "line\\nbreak", "é字"}
+    assert names == {"\\x1b[31mred", "\\udcff\\udcfe", "line\\nbreak", "é字"}
     for half in halves:
         draw(half, tmp_path / "sheet.png")
         "".join(half.class_names).encode()
@@ -261,17 +261,19 @@ def test_classes_and_categories_without_an_image_left_are_dropped(tmp_path: Path
         catalog.load("own", "train", path=table, missing="skip")
 
 
-@pytest.mark.parametrize("name", tiny_layouts.NAMES)
-def test_every_set_of_files_can_skip_and_none_knows_another_word(name: str, tmp_path: Path) -> None:
-    root = tiny_layouts.write(name, tmp_path, 2, 3)
-    files = catalog.files(name, "train", root)[1]
-    files[0].write_bytes(files[0].read_bytes()[:200])
-    images = catalog.load(name, "train", root, missing="skip")
-    assert len(images) == len(files) - 1
-    assert [Path(path).stem for path in images.skipped] == [files[0].stem]
-    images.read(range(len(images)))
-    with pytest.raises(UserError, match=r"data\.missing must be error or skip; got skp; did you mean 'skip'"):
-        catalog.load(name, "train", root, missing="skp")  # type: ignore[arg-type]
+def test_every_set_of_files_can_skip_and_none_knows_another_word(tmp_path: Path) -> None:
+    for name in tiny_layouts.NAMES:
+        root = tiny_layouts.write(name, tmp_path, 2, 3)
+        files = catalog.files(name, "train", root)[1]
+        files[0].write_bytes(files[0].read_bytes()[:200])
+        images = catalog.load(name, "train", root, missing="skip")
+        assert len(images) == len(files) - 1
+        assert [Path(path).stem for path in images.skipped] == [files[0].stem]
+        images.read(range(len(images)))
+        with pytest.raises(
+            UserError, match=r"data\.missing must be error or skip; got skp; did you mean 'skip'"
+        ):
+            catalog.load(name, "train", root, missing="skp")  # type: ignore[arg-type]
 
 
 def test_a_set_that_is_not_files_has_nothing_to_skip() -> None:

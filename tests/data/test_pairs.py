@@ -33,18 +33,15 @@ def test_the_pairs_of_lfw_keep_their_order_and_each_file_comes_once(tmp_path: Pa
     np.testing.assert_allclose(found.templates(emb_FD), emb_FD / lengths_F1)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
+def test_a_broken_list_of_lfw_is_one_clear_line(tmp_path: Path) -> None:
+    for line, message in [
         ("Bo 1", r"pairs\.txt, line 2: 3 or 4 columns expected, got 2"),
         ("Bo one 2", r"pairs\.txt has 'one' where the number of a picture of Bo belongs"),
         ("", r"pairs\.txt lists no pair"),
-    ],
-)
-def test_a_broken_list_of_lfw_is_one_clear_line(line: str, message: str, tmp_path: Path) -> None:
-    write(tmp_path / "pairs.txt", f"10 300\n{line}\n")
-    with pytest.raises(UserError, match=message):
-        pairs.lfw(tmp_path)
+    ]:
+        write(tmp_path / "pairs.txt", f"10 300\n{line}\n")
+        with pytest.raises(UserError, match=message):
+            pairs.lfw(tmp_path)
 
 
 def ijbc(root: Path, compared: str) -> Path:
@@ -84,9 +81,8 @@ def test_a_table_names_images_from_its_own_folder_and_keeps_the_order(tmp_path: 
     assert found.same_P.tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_broken_table_is_one_clear_line(tmp_path: Path) -> None:
+    for text, message in [
         (
             "left,right\na,b\n",
             r"must have the columns left,right,same and a line for each pair; got left,right",
@@ -94,12 +90,10 @@ def test_a_table_names_images_from_its_own_folder_and_keeps_the_order(tmp_path: 
         ("left,right,same\n", r"must have the columns left,right,same .* got no pair"),
         ("left,right,same\na,b,1\na,c,maybe\n", r"mine\.csv, line 3: same must be 1 or 0; got 'maybe'"),
         ("left,right,same\na,b\n", r"line 2: same must be 1 or 0; got ''"),
-    ],
-)
-def test_a_broken_table_is_one_clear_line(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        pairs.read_pairs(write(tmp_path / "mine.csv", text))
-    assert "\n" not in str(caught.value)
+    ]:
+        with pytest.raises(UserError, match=message) as caught:
+            pairs.read_pairs(write(tmp_path / "mine.csv", text))
+        assert "\n" not in str(caught.value)
 
 
 def test_lfw_is_found_by_its_list_or_its_folder_as_jpg_or_png(tmp_path: Path) -> None:

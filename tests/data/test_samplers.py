@@ -84,22 +84,17 @@ def test_random_images_show_each_image_once_an_epoch() -> None:
         assert sorted(shown) == list(range(20))
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "per_class", "message"),
-    [
+def test_impossible_batches_are_refused_with_the_remedy() -> None:
+    for batch_size, per_class, message in [
         (30, 4, r"batch_size must be a multiple of samples_per_class; got 30 and 4\. Use 28 or 32\."),
         (3, 4, r"got 3 and 4\. Use 4\."),
         (0, 4, r"must be at least 1; got 0 and 4\."),
         (8, -1, r"must be at least 1; got 8 and -1\."),
         (44, 4, r"44 = 11 classes × 4 needs 11 training classes; got 10\. Use a batch of 40 or less\."),
         (51, 0, r"between 1 and the 50 training images; got 51\."),
-    ],
-)
-def test_impossible_batches_are_refused_with_the_remedy(
-    batch_size: int, per_class: int, message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        sampler(np.repeat(np.arange(10), 5), batch_size, per_class, seed=0)
+    ]:
+        with pytest.raises(UserError, match=message):
+            sampler(np.repeat(np.arange(10), 5), batch_size, per_class, seed=0)
 
 
 def in_categories(classes_of_category: dict[int, int], images: int = 4) -> tuple[Ints, Ints]:
@@ -212,9 +207,8 @@ def test_a_hard_batch_is_a_function_of_seed_and_step_alone(seed: int, step: int,
     )
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "per_class", "given_categories", "categories", "message"),
-    [
+def test_impossible_hard_batches_are_refused_with_the_remedy() -> None:
+    for batch_size, per_class, given_categories, categories, message in [
         (9, 0, {0: 2, 1: 2}, 2, r"batch_size must be even; got 9\. Use 8 or 10\."),
         (12, 4, {0: 2, 1: 2}, 2, r"a multiple of 2 × samples_per_class = 8; got 12\. Use 8 or 16\."),
         (6, 4, {0: 2, 1: 2}, 2, r"got 6\. Use 8\."),
@@ -223,14 +217,10 @@ def test_a_hard_batch_is_a_function_of_seed_and_step_alone(seed: int, step: int,
         (8, 2, {-1: 9}, 2, r"need training classes of 2 categories; got 1\."),
         (8, 2, {}, 2, r"need a data set with categories; leave categories out\."),
         (9, 3, {0: 2, 1: 2}, 3, r"categories must be 2 \(hard batches\) or left out; got 3\."),
-    ],
-)
-def test_impossible_hard_batches_are_refused_with_the_remedy(
-    batch_size: int, per_class: int, given_categories: dict[int, int], categories: int, message: str
-) -> None:
-    labels_N, category_N = in_categories(given_categories or {0: 9})
-    with pytest.raises(UserError, match=message):
-        sampler(labels_N, batch_size, per_class, 0, category_N if given_categories else None, categories)
+    ]:
+        labels_N, category_N = in_categories(given_categories or {0: 9})
+        with pytest.raises(UserError, match=message):
+            sampler(labels_N, batch_size, per_class, 0, category_N if given_categories else None, categories)
 
 
 def test_a_data_set_with_categories_is_sampled_as_before_without_the_wish_for_them() -> None:

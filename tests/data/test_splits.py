@@ -150,9 +150,8 @@ def test_a_split_is_a_function_of_its_arguments_and_the_seed_deals_anew() -> Non
     assert not np.array_equal(first.validation_N, other.validation_N)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "fold", "classes", "message"),
-    [
+def test_a_wrong_protocol_fold_or_too_few_classes_is_one_clear_line() -> None:
+    for protocol, fold, classes, message in [
         (
             "conventional",
             0,
@@ -171,11 +170,7 @@ def test_a_split_is_a_function_of_its_arguments_and_the_seed_deals_anew() -> Non
         ),
         ("tuning", 0, 9, r"10 in all; got 9\. Use objective.protocol=fair, which has 4\."),
         ("halves", 0, 3, r"4 in all; got 3\. Add classes: 4 to train on are the fewest"),
-    ],
-)
-def test_a_wrong_protocol_fold_or_too_few_classes_is_one_clear_line(
-    protocol: str, fold: int, classes: int, message: str
-) -> None:
-    with pytest.raises(UserError, match=message.replace("?", r"\?")) as caught:
-        split(np.arange(classes), protocol, fold)
-    assert "\n" not in str(caught.value)
+    ]:
+        with pytest.raises(UserError, match=message.replace("?", r"\?")) as caught:
+            split(np.arange(classes), protocol, fold)
+        assert "\n" not in str(caught.value)

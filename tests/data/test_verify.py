@@ -107,16 +107,16 @@ def test_a_copy_that_lists_less_than_was_published_is_at_fault(whole: Path) -> N
     assert {fault.kind for fault in faults} == {"count"}
 
 
-@pytest.mark.parametrize("form", ["PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF"])
-def test_an_image_cut_anywhere_is_never_whole(form: str, tmp_path: Path) -> None:
-    file = tmp_path / "picture"
-    noise = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(file, format=form)
-    content = file.read_bytes()
-    assert state_of(file).kind is None
-    for share in (0.05, 0.3, 0.6, 0.9):
-        file.write_bytes(content[: int(share * len(content))])
-        assert state_of(file).kind in ("truncated", "unreadable", "no image")
+def test_an_image_cut_anywhere_is_never_whole(tmp_path: Path) -> None:
+    for form in ["PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF"]:
+        file = tmp_path / "picture"
+        noise = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(file, format=form)
+        content = file.read_bytes()
+        assert state_of(file).kind is None
+        for share in (0.05, 0.3, 0.6, 0.9):
+            file.write_bytes(content[: int(share * len(content))])
+            assert state_of(file).kind in ("truncated", "unreadable", "no image")
 
 
 def test_sets_that_are_no_files_are_read_as_training_reads_them() -> None:

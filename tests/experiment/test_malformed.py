@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +118,16 @@ def test_a_value_of_a_program_is_validated_like_one_of_a_file() -> None:
     for text in ("\ud800", "\x00", "a" * 5000):
         with pytest.raises(UserError, match=r"^about: "):
             Experiment.from_dict({**tree, "about": text})
+    for key in ("max_steps", "search.batch.size.int"):
+        with pytest.raises(UserError, match="must fit 64 bits"):
+            Experiment.from_dict(
+                {
+                    **tree,
+                    key.split(".")[0]: 10**400
+                    if key == "max_steps"
+                    else {"batch.size": {"int": [1, 10**400]}},
+                }
+            )
 
 
 def test_files_that_are_no_settings_are_listed_with_an_error_and_do_not_block(write: Write) -> None:
@@ -164,7 +176,7 @@ def test_a_folder_of_spaces_that_loops_or_cannot_be_read_is_passed_over_or_told(
         ("runtime_env: {env_vars: 3}", "runtime_env: env_vars must be a mapping of texts"),
         ("runtime_env: {env_vars: {A: 1}}", "runtime_env: env_vars must be a mapping of texts"),
         ("runtime_env: {py_modules: x}", "runtime_env: py_modules must be a list of texts"),
-        ("name: a/b", "a name must be letters"),
+        ("name: a/b", "name: it must be letters"),
     ],
 )
 def test_a_job_that_could_not_be_submitted_names_its_file(write: Write, line: str, expected: str) -> None:
@@ -172,3 +184,32 @@ def test_a_job_that_could_not_be_submitted_names_its_file(write: Write, line: st
     with pytest.raises(UserError) as caught:
         load_job("mine")
     assert str(caught.value).startswith(f"jobs/mine.yaml:2: {expected}")
+
+
+ODD = [
+    *(None, True, -1, 2**63 - 1, 10**400, 1e300, float("nan"), "", "a" * 5000, "\x00", "\ud800", "\x1b[31m"),
+    *([], [None], [[]], {}, {"name": 1}, {1: 2}, {"": 1}, {"a": {"b": 1}}, b"x", object(), {"float": [1, 2]}),
+    *({"int": [1, 2**62]}, {"choice": [1, [2]]}, "pml/Nope", "timm/nope", "../x", "a.b >= 2"),
+]
+
+
+def test_no_odd_value_in_a_tree_ends_in_anything_but_one_line() -> None:
+    random_numbers = random.Random(0)
+    trees = [load_experiment(name).to_dict() for name in ("glyphs-ccp", "cub-losses", "cub-sft")]
+    lines = set()
+    for _ in range(600):
+        tree = copy.deepcopy(random_numbers.choice(trees))
+        node = tree
+        while True:
+            key = random_numbers.choice(list(node))
+            if not (isinstance(node[key], dict) and node[key]) or random_numbers.random() < 0.3:
+                break
+            node = node[key]
+        node[random_numbers.choice([key, key, 1, "x"])] = random_numbers.choice(ODD)
+        for read in (Experiment.from_dict, Experiment.from_validated):
+            try:
+                read(tree)
+            except UserError as error:
+                lines.add(str(error))
+    assert len(lines) > 100
+    assert not [line for line in lines if not line.isprintable() or len(line) >= 500]

@@ -1,4 +1,4 @@
-"""The broker's promises: idempotent, in lockstep, nothing lost when workers, trials or the broker die."""
+"""The broker: idempotent, in lockstep; nothing is lost when workers, trials or the broker die."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 from dmltune.train.broker import Broker
 from dmltune.train.orders import Order, TrialReport
 
+FIRST, SECOND = "s/0000", "s/0001"
 
-def order(name: str = "s/0000") -> Order:
+
+def order(name: str = FIRST) -> Order:
     return Order(id=name, experiment={}, folder="unused")
 
 
@@ -24,66 +26,141 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 20))
 
 
-def test_an_order_goes_to_one_slot_and_its_reports_come_back_in_order() -> None:
+async def ask(broker: Broker, after: int = -1, name: str = FIRST) -> asyncio.Future[TrialReport]:
+    """Ask for a report as a trial does; the question has reached the broker when this returns."""
+    question = asyncio.ensure_future(broker.next_report(order(name), after))
+    await asyncio.sleep(0)
+    return question
+
+
+def test_an_order_goes_to_one_group_and_its_reports_come_back_in_order() -> None:
     async def scenario() -> None:
         broker = Broker()
-        await broker.post(order())
+        question = await ask(broker)
         assert await broker.next_order("a", 1) == order()
         assert await broker.next_order("b", 0.01) == "idle"
-        await broker.report("a", "s/0000", report(0))
-        await broker.report("a", "s/0000", report(1, finished=True))
-        assert await broker.next_report("s/0000", -1) == report(0)
-        assert await broker.next_report("s/0000", 0) == report(1, finished=True)
+        await broker.report("a", FIRST, report(0))
+        await broker.report("a", FIRST, report(1, finished=True))
+        assert await question == report(0)
+        assert await broker.next_report(order(), 0) == report(1, finished=True)
 
     run(scenario())
 
 
-def test_posting_and_reporting_twice_is_doing_it_once() -> None:
+def test_asking_and_reporting_twice_is_doing_it_once() -> None:
     async def scenario() -> None:
         broker = Broker()
-        await broker.post(order())
-        await broker.post(order())
+        await ask(broker)
+        await ask(broker)
         await broker.next_order("a", 1)
         assert await broker.next_order("b", 0.01) == "idle"
-        await broker.report("a", "s/0000", report(0))
-        await broker.report("a", "s/0000", report(0))
-        await broker.report("a", "s/0000", report(1))
-        await broker.report("a", "s/0000", report(0))  # stale
-        assert [(await broker.next_report("s/0000", n)).number for n in (-1, 0)] == [0, 1]  # type: ignore[union-attr]
+        await broker.report("a", FIRST, report(0))
+        await broker.report("a", FIRST, report(0))
+        await broker.report("a", FIRST, report(1))
+        await broker.report("a", FIRST, report(0))  # stale
+        assert [(await broker.next_report(order(), n)).number for n in (-1, 0)] == [0, 1]
 
     run(scenario())
 
 
-def test_a_slot_waits_until_the_trial_asks_for_the_next_report() -> None:
+def test_a_group_waits_until_the_trial_asks_for_the_next_report() -> None:
     async def scenario() -> None:
         broker = Broker()
-        await broker.post(order())
+        question = await ask(broker)
         await broker.next_order("a", 1)
-        await broker.report("a", "s/0000", report(0))
-        assert await broker.next_report("s/0000", -1) == report(0)
-        assert await broker.verdict("a", "s/0000", 0, 0.01) == "wait"
-        asking = asyncio.ensure_future(broker.next_report("s/0000", 0))
-        assert await broker.verdict("a", "s/0000", 0, 5) == "go"
-        await broker.report("a", "s/0000", report(1))
-        assert await asking == report(1)
+        await broker.report("a", FIRST, report(0))
+        assert await question == report(0)
+        assert await broker.verdict("a", FIRST, 0, 0.01) == "wait"
+        question = await ask(broker, 0)
+        assert await broker.verdict("a", FIRST, 0, 5) == "go"
+        await broker.report("a", FIRST, report(1))
+        assert await question == report(1)
 
     run(scenario())
 
 
-def test_a_closed_order_is_abandoned_and_the_slot_takes_the_next() -> None:
+def test_a_closed_order_is_left_and_the_group_takes_the_next() -> None:
     async def scenario() -> None:
         broker = Broker()
-        await broker.post(order("s/0000"))
-        await broker.post(order("s/0001"))
+        await ask(broker, name=FIRST)
+        await ask(broker, name=SECOND)
         await broker.next_order("a", 1)
-        await broker.report("a", "s/0000", report(0))
-        verdict = asyncio.ensure_future(broker.verdict("a", "s/0000", 0, 10))
-        dropped = asyncio.ensure_future(broker.wait_closed("a", "s/0000", 10))
+        await broker.report("a", FIRST, report(0))
+        verdict = asyncio.ensure_future(broker.verdict("a", FIRST, 0, 10))
+        left = asyncio.ensure_future(broker.wait_left("a", FIRST, 10))
         await asyncio.sleep(0)
-        await broker.close("s/0000")
-        assert await verdict == "abandon"
-        assert await dropped
-        assert await broker.next_order("a", 1) == order("s/0001")
+        await broker.close(FIRST)
+        assert await verdict == "leave"
+        assert await left
+        assert await broker.next_order("a", 1) == order(SECOND)
+
+    run(scenario())
+
+
+def test_a_paused_order_releases_its_group_and_the_next_question_continues_it() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        first = await ask(broker, name=FIRST)
+        second = await ask(broker, name=SECOND)
+        await broker.next_order("a", 1)
+        await broker.report("a", FIRST, report(0))
+        assert await first == report(0)
+        verdict = asyncio.ensure_future(broker.verdict("a", FIRST, 0, 10))
+        left = asyncio.ensure_future(broker.wait_left("a", FIRST, 10))
+        await asyncio.sleep(0)
+        await broker.pause(FIRST)
+        assert (await verdict, await left) == ("leave", True)
+        assert await broker.next_order("a", 1) == order(SECOND)  # the waiting trial has the group
+        await broker.report("a", SECOND, report(0, finished=True))
+        assert await second == report(0, finished=True)
+        assert await broker.next_order("a", 0.01) == "idle"  # a paused order that no trial asks for
+
+        assert await broker.next_report(order(), -1) == report(0)  # its reports are still known
+        first = await ask(broker, 0)
+        assert await broker.next_order("b", 1) == order()  # any group continues from the checkpoint
+        await broker.report("b", FIRST, report(0))  # which repeats its report
+        await broker.report("b", FIRST, report(1, finished=True))
+        assert await first == report(1, finished=True)
+
+    run(scenario())
+
+
+def test_an_order_may_be_paused_while_it_waits_or_trains_but_not_when_it_is_closed() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        waiting = await ask(broker)
+        await broker.pause(FIRST)
+        assert await broker.next_order("a", 0.01) == "idle"
+        continued = await ask(broker)  # its checkpoint decides where it continues
+        assert await broker.next_order("a", 1) == order()
+        await broker.pause(FIRST)
+        assert await broker.verdict("b", FIRST, 0, 0.01) == "leave"  # a group that does not have it
+        again = await ask(broker)  # asked for before its group noticed the pause: the group goes on
+        assert await broker.wait_left("a", FIRST, 0.01) is False
+        assert await broker.next_order("b", 0.01) == "idle"
+        await broker.close(FIRST)
+        for question in (waiting, continued, again):
+            assert (await question).failure
+        await broker.pause(FIRST)
+        await broker.pause("unknown")
+        assert await broker.next_order("a", 0.01) == "idle"
+        assert await broker.wait_left("a", FIRST, 1)
+
+    run(scenario())
+
+
+def test_a_group_that_died_while_its_order_was_paused_is_no_failed_attempt_at_another() -> None:
+    async def scenario() -> None:
+        broker = Broker(max_attempts=1)
+        await ask(broker)
+        await broker.next_order("a", 1)
+        await broker.pause(FIRST)
+        await broker.resign("a")  # nothing to give to another group
+        assert await broker.next_order("b", 0.01) == "idle"
+        question = await ask(broker)
+        assert await broker.next_order("b", 1) == order()
+        await broker.report("b", FIRST, report(0, finished=True))
+        assert await question == report(0, finished=True)
 
     run(scenario())
 
@@ -92,37 +169,35 @@ def test_a_restarted_group_gets_its_order_again_until_its_attempts_are_used_up()
     async def scenario() -> None:
         broker = Broker(max_attempts=3)
         await broker.register("a")
-        await broker.post(order())
+        question = await ask(broker)
         for _ in range(2):
             assert await broker.next_order("a", 1) == order()
             await broker.register("a")  # it died and is back
         assert await broker.next_order("a", 1) == order()
         await broker.register("a")
-        last = await broker.next_report("s/0000", -1)
-        assert last is not None
-        assert "died 3 times" in last.failure
+        assert "died 3 times" in (await question).failure
         assert await broker.next_order("a", 0.01) == "idle"
 
     run(scenario())
 
 
-def test_what_a_slot_leaves_is_the_next_order_of_another() -> None:
+def test_the_order_of_a_group_that_resigns_is_the_next_one_of_another() -> None:
     async def scenario() -> None:
         broker = Broker()
-        await broker.leave("a")  # it had nothing
-        for name in ("s/0000", "s/0001"):
-            await broker.post(order(name))
+        await broker.resign("a")  # it had nothing
+        for name in (FIRST, SECOND):
+            await ask(broker, name=name)
         await broker.next_order("a", 1)
-        await broker.report("a", "s/0000", report(0))
-        await broker.leave("a")
-        assert await broker.verdict("a", "s/0000", 0, 1) == "abandon"  # a straggler of the group
+        await broker.report("a", FIRST, report(0))
+        await broker.resign("a")
+        assert await broker.verdict("a", FIRST, 0, 1) == "leave"  # a straggler of the group
         assert await broker.next_order("b", 1) == order()
-        await broker.report("b", "s/0000", report(1, finished=True))
-        assert (await broker.next_report("s/0000", 0)) == report(1, finished=True)
-        await broker.leave("b")  # a finished one is trained no more
-        assert await broker.next_order("c", 1) == order("s/0001")
-        await broker.close("s/0001")
-        await broker.leave("c")  # nor one that nobody wants
+        await broker.report("b", FIRST, report(1, finished=True))
+        assert await broker.next_report(order(), 0) == report(1, finished=True)
+        await broker.resign("b")  # a finished order is not trained again
+        assert await broker.next_order("c", 1) == order(SECOND)
+        await broker.close(SECOND)
+        await broker.resign("c")  # nor a closed one
         assert await broker.next_order("d", 0.01) == "idle"
 
     run(scenario())
@@ -131,57 +206,56 @@ def test_what_a_slot_leaves_is_the_next_order_of_another() -> None:
 def test_an_error_on_one_rank_fails_the_order_at_once_with_its_reason() -> None:
     async def scenario() -> None:
         broker = Broker()
-        await broker.post(order())
+        question = await ask(broker)
         await broker.next_order("a", 1)
-        await broker.crashed("a", "s/0000", "ValueError: no such thing")
+        await broker.crashed("a", FIRST, "ValueError: no such thing")
         await broker.register("a")
-        last = await broker.next_report("s/0000", -1)
-        assert last is not None
-        assert last.failure == "ValueError: no such thing"
-        assert last.finished
+        last = await question
+        assert (last.failure, last.finished) == ("ValueError: no such thing", True)
 
     run(scenario())
 
 
-def test_a_new_broker_after_a_death_is_told_everything_again() -> None:
+def test_a_restarted_broker_continues_by_the_next_question_alone() -> None:
     async def scenario() -> None:
-        reborn = Broker()
-        assert await reborn.next_report("s/0000", 3) is None  # the trial posts again
-        assert await reborn.verdict("a", "s/0000", 3, 1) == "abandon"  # the slot lets go
-        assert await reborn.wait_closed("a", "s/0000", 1)
-        await reborn.report("a", "s/0000", report(4))  # no error
-        await reborn.post(order())
-        assert await reborn.next_order("a", 1) == order()
+        restarted = Broker()
+        assert await restarted.verdict("a", FIRST, 3, 1) == "leave"  # the group drops its order
+        assert await restarted.wait_left("a", FIRST, 1)
+        await restarted.report("a", FIRST, report(4))  # no error
+        await restarted.register("a")
+        assert await restarted.next_order("a", 0.01) == "idle"
+        question = await ask(restarted, 3)
+        assert await restarted.next_order("a", 1) == order()
+        await restarted.report("a", FIRST, report(3))  # of the checkpoint: the trial has it already
+        assert await restarted.verdict("a", FIRST, 3, 1) == "go"
+        await restarted.report("a", FIRST, report(4))
+        assert await question == report(4)
 
     run(scenario())
 
 
-def test_a_slot_that_lost_its_order_to_another_cannot_report_it() -> None:
+def test_a_group_that_lost_its_order_to_another_cannot_report_it() -> None:
     async def scenario() -> None:
         broker = Broker()
-        await broker.post(order())
+        question = await ask(broker)
         await broker.next_order("b", 1)
-        await broker.report("a", "s/0000", report(7))
-        assert await broker.verdict("a", "s/0000", 7, 1) == "abandon"
-        await broker.report("b", "s/0000", report(0))
-        assert await broker.next_report("s/0000", -1) == report(0)
+        await broker.report("a", FIRST, report(7))
+        assert await broker.verdict("a", FIRST, 7, 1) == "leave"
+        await broker.report("b", FIRST, report(0))
+        assert await question == report(0)
 
     run(scenario())
 
 
 @pytest.mark.parametrize("busy", [True, False])
-def test_stopping_ends_slots_and_trials_that_wait(busy: bool) -> None:
+def test_stopping_ends_groups_and_trials_that_wait(busy: bool) -> None:
     async def scenario() -> None:
         broker = Broker()
-        await broker.post(order())
+        question = await ask(broker)
         if busy:
             await broker.next_order("a", 1)
-        trial = asyncio.ensure_future(broker.next_report("s/0000", -1))
-        await asyncio.sleep(0)
         await broker.stop()
         assert await broker.next_order("a", 5) == "stop"
-        last = await trial
-        assert last is not None
-        assert last.finished
+        assert (await question).finished
 
     run(scenario())

@@ -1,4 +1,4 @@
-"""The test classes after a training: through stored maps where it had them, and the same points."""
+"""Measuring on the test classes through stored maps gives the points of the model as it is served."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from data import tiny_layouts
 
 from dmltune.core.embedder import Embedder
 from dmltune.experiment import Experiment, load_experiment
-from dmltune.train.inference import embed, read_embedder, unseen_images
-from dmltune.train.measurement import points, read
+from dmltune.ledger import LedgerEntry
+from dmltune.resources import Locations
+from dmltune.store import Store
+from dmltune.train.inference import embed, read_embedder
+from dmltune.train.measurement import _points, read_measurement
 from dmltune.train.orders import Order
+from dmltune.train.test_access import open_test, opened_images
 from dmltune.train.trial import run_trial
 
 SPACE = """
@@ -34,8 +38,9 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Order, Exp
     tiny_layouts.write("inshop", tmp_path, 8, 4)
     monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
     experiment = load_experiment(str(tmp_path / "tiny.yaml"), ["objective.protocol=halves"])
-    folder = str(tmp_path / "trial")
-    order = Order("one", experiment.to_dict(), folder, str(tmp_path), opening="0123")
+    locations = Locations(Store.at(tmp_path / "store"), tmp_path)
+    entry = open_test(experiment, locations, kind="check", study="s", why="w").entry
+    order = Order.of("s/0000", experiment, tmp_path / "trial", locations, opening=entry)
     assert list(run_trial(order, CPU))[-1].finished
     return order, experiment
 
@@ -45,14 +50,15 @@ def test_points_through_stored_maps_are_those_of_the_model_as_it_is_served(
 ) -> None:
     order, experiment = trained
     folder = Path(order.folder)
-    images = unseen_images(experiment, order.data_root, order.opening)
+    assert order.opening is not None
+    images = opened_images(experiment, order.data_root, LedgerEntry.from_dict(order.opening))
     embedder, _, _ = read_embedder(folder / "best")
     served_ND = embed(embedder, images, range(len(images)), 32, CPU)
-    torch.testing.assert_close(read(folder, "emb")[0]["emb"], served_ND, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(read_measurement(folder, "emb")[0]["emb"], served_ND, atol=1e-5, rtol=1e-5)
 
     def prefix(self: Embedder, images_B3HW: torch.Tensor) -> torch.Tensor:
-        raise AssertionError("the maps of the prefix are there already, for all models that share it")
+        raise AssertionError("the maps of the prefix are stored, for all models that share it")
 
     monkeypatch.setattr(Embedder, "at_cut", prefix)
-    again_ND = points(read_embedder(folder / "best")[0], images, experiment, CPU)
-    torch.testing.assert_close(again_ND, served_ND, atol=1e-5, rtol=1e-5)
+    stored_ND = _points(read_embedder(folder / "best")[0], images, experiment, CPU)
+    torch.testing.assert_close(stored_ND, served_ND, atol=1e-5, rtol=1e-5)

@@ -1,13 +1,13 @@
-"""Test classes are opened by one door, which writes it down first; search and train have no key."""
+"""Test classes are read with an entry of the test ledger alone; search and train have none."""
 
 from __future__ import annotations
 
 import ast
 import json
 import os
-import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ import dmltune
 from dmltune.data import catalog, splits
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
-from dmltune.ledger import FILE, Ledger
+from dmltune.ledger import FILE, Ledger, LedgerEntry
+from dmltune.resources import Locations
 from dmltune.store import Store
-from dmltune.train.inference import unseen_images
-from dmltune.train.measurement import examined, read
+from dmltune.train.measurement import is_measured, read_measurement
 from dmltune.train.orders import Order
-from dmltune.train.test_access import open_test
+from dmltune.train.test_access import open_test, opened_images
 from dmltune.train.trial import run_trial
 
 PACKAGE = Path(dmltune.__file__).parent
@@ -61,10 +61,19 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def order(root: Path, protocol: str, opening: str = "") -> Order:
+def locations(root: Path) -> Locations:
+    return Locations(Store.at(root / "store"), root)
+
+
+def order(root: Path, protocol: str, opening: LedgerEntry | None = None) -> Order:
     experiment = load_experiment(str(root / "tiny.yaml"), [f"objective.protocol={protocol}"])
-    folder = str(root / "trials" / f"{protocol}{opening}")
-    return Order("one", experiment.to_dict(), folder, str(root), opening=opening)
+    folder = root / "trials" / f"{protocol}{'' if opening is None else '-opened'}"
+    return Order.of("s/0000", experiment, folder, locations(root), opening=opening)
+
+
+def opened(root: Path) -> LedgerEntry:
+    experiment = load_experiment(str(root / "tiny.yaml"))
+    return open_test(experiment, locations(root), kind="check", study="s", why="w").entry
 
 
 def test_a_training_reads_no_test_image_whatever_the_protocol(root: Path) -> None:
@@ -75,65 +84,65 @@ def test_a_training_reads_no_test_image_whatever_the_protocol(root: Path) -> Non
         [sys.executable, "-c", READ_ALONE, str(root), *splits.PARTITIONS],
         capture_output=True, text=True, env=os.environ, check=True,
     )  # fmt: skip
-    steps, opened = json.loads(done.stdout)
+    steps, read = json.loads(done.stdout)
     assert steps == [2] * len(splits.PARTITIONS)
-    assert train & set(opened)  # the hook sees what is read
+    assert train & set(read)  # the hook sees what is read
     assert not (root / "store" / FILE).exists()
-    assert not test & set(opened)
+    assert not test & set(read)
 
 
-def test_a_training_does_not_miss_test_images_that_are_not_there(root: Path) -> None:
+def test_a_training_does_not_need_the_test_images(root: Path) -> None:
+    entry = opened(root)
     for path in catalog.files("inshop", "test", root)[1]:
         path.unlink()
     reports = list(run_trial(order(root, "fair"), torch.device("cpu")))
     assert reports[-1].finished
-    assert not examined(root / "trials" / "fair")
+    assert not is_measured(root / "trials" / "fair")
     with pytest.raises((UserError, FileNotFoundError)):
-        list(run_trial(order(root, "fair", opening="0123"), torch.device("cpu")))
+        list(run_trial(order(root, "fair", entry), torch.device("cpu")))
 
 
-def test_who_names_no_opening_gets_no_test_image(root: Path) -> None:
-    experiment = load_experiment(str(root / "tiny.yaml"))
-    with pytest.raises(
-        UserError, match="the test classes of inshop are closed to search and train"
-    ) as caught:
-        unseen_images(experiment, str(root), opening="")
-    assert "\n" not in str(caught.value)
+def test_only_an_entry_of_the_ledger_for_these_images_opens_them(root: Path) -> None:
+    experiment, entry = load_experiment(str(root / "tiny.yaml")), opened(root)
+    assert len(opened_images(experiment, str(root), entry)) > 10
+    for other in (None, "0123", {"data": "inshop"}, replace(entry, data="cub")):
+        with pytest.raises(UserError, match="test classes of inshop are closed to search and train") as error:
+            opened_images(experiment, str(root), other)  # type: ignore[arg-type]
+        assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="opened other images of inshop: fingerprint 0123, here"):
+        opened_images(experiment, str(root), replace(entry, fingerprint="0123"))
 
 
-def test_the_door_writes_before_it_opens(root: Path) -> None:
-    experiment, store = load_experiment(str(root / "tiny.yaml")), Store(root / "store")
-    store.root.mkdir()
-    (store.root / FILE).mkdir()  # the ledger cannot be written
-    with pytest.raises(UserError, match="test ledger must be writable"):
-        open_test(experiment, root, store, kind="check", study="s", why="w")
-    (store.root / FILE).rmdir()
+def test_the_entry_is_written_before_the_images_are_returned(root: Path) -> None:
+    experiment, places = load_experiment(str(root / "tiny.yaml")), locations(root)
+    (places.store.root / FILE).mkdir()  # the ledger cannot be written
+    with pytest.raises(UserError, match="must be a regular file"):
+        open_test(experiment, places, kind="check", study="s", why="w")
+    (places.store.root / FILE).rmdir()
 
-    opened = open_test(experiment, root, store, kind="check", study="s", why="w", configurations=["d"])
-    assert Ledger(store).entries("s") == [opened.entry]
-    assert (
-        opened.entry.fingerprint
-        == opened.images.fingerprint
-        == catalog.load("inshop", "test", root).fingerprint
-    )
-    assert opened.entry.configurations == ("d",)
+    test = open_test(experiment, places, kind="check", study="s", why="w", configurations=["d"])
+    assert Ledger(places.store).entries("s") == [test.entry]
+    expected = catalog.load("inshop", "test", root).fingerprint
+    assert test.entry.fingerprint == test.images.fingerprint == expected
+    assert test.entry.configurations == ("d",)
 
 
-def test_where_there_are_no_data_nothing_is_opened_and_nothing_written(root: Path) -> None:
-    experiment, store = load_experiment(str(root / "tiny.yaml")), Store(root / "store")
-    store.root.mkdir()
+def test_without_data_nothing_is_opened_and_nothing_written(root: Path) -> None:
+    store = locations(root).store
     with pytest.raises(UserError):
-        open_test(experiment, root / "nowhere", store, kind="check", study="s", why="w")
+        experiment = load_experiment(str(root / "tiny.yaml"))
+        open_test(experiment, Locations(store, root / "nowhere"), kind="check", study="s", why="w")
     assert Ledger(store).entries() == []
 
 
 def test_an_opened_order_is_measured_after_its_training_and_only_once(root: Path) -> None:
-    mine = order(root, "fair", opening="0123")
+    entry = opened(root)
+    mine = order(root, "fair", entry)
     folder = Path(mine.folder)
     reports = list(run_trial(mine, torch.device("cpu")))
     assert reports[-1].finished
-    figures, about = read(folder, "average_precision", "matched", "emb")
-    assert about["opening"] == "0123"
+    figures, about = read_measurement(folder, "average_precision", "matched", "emb")
+    assert about["opening"] == entry.id
     test = catalog.load("inshop", "test", root)
     assert test.query_N is not None
     assert len(figures["average_precision"]) == int(test.query_N.sum())
@@ -142,32 +151,33 @@ def test_an_opened_order_is_measured_after_its_training_and_only_once(root: Path
     assert about["metrics"]["map_at_r"] == pytest.approx(float(precision_Q.mean()))
     written = (folder / "test.safetensors").stat().st_mtime_ns
 
-    assert list(run_trial(mine, torch.device("cpu"))) == [reports[-1]]  # its end comes again
+    assert list(run_trial(mine, torch.device("cpu"))) == [reports[-1]]  # its last report is repeated
     assert (folder / "test.safetensors").stat().st_mtime_ns == written
     (folder / "test.safetensors").unlink()  # killed between the training and the measurement
     list(run_trial(mine, torch.device("cpu")))
-    assert read(folder)[1]["metrics"] == about["metrics"]
-    shutil.rmtree(folder)
+    assert read_measurement(folder)[1]["metrics"] == about["metrics"]
+    (folder / "test.safetensors").write_bytes(b"cut off")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_measurement(folder)
 
 
 MAY_READ_THE_TEST_HALF = {
-    "train/embedding.py",  # asks for an opening
+    "train/test_access.py",  # with an entry of the ledger
     "train/build.py",  # protocol conventional, which every table warns of
 }
-MAY_NAME_AN_OPENING = {"check/opening.py", "train/examine.py", "train/embedding.py"}
+MAY_USE_AN_ENTRY = {"train/test_access.py", "train/measurement.py"}
 
 
-def test_no_other_line_of_the_package_asks_for_the_test_half() -> None:
-    asking, naming = set(), set()
+def test_no_other_line_of_the_package_reads_the_test_half() -> None:
+    reading, using = set(), set()
     for path in PACKAGE.rglob("*.py"):
         where = str(path.relative_to(PACKAGE))
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("catalog.load"):
-                words = [part.value for part in node.args if isinstance(part, ast.Constant)]
-                asking |= {where} if "test" in words else set()
-            if isinstance(node, ast.Name) and node.id == "unseen_images":
-                naming.add(where)
-    assert asking == MAY_READ_THE_TEST_HALF
-    assert naming <= MAY_NAME_AN_OPENING
-    searching = [path for path in (PACKAGE / "search").glob("*.py") if path.name != "series.py"]
-    assert all("opening" not in path.read_text() for path in searching)
+                constants = [part.value for part in node.args if isinstance(part, ast.Constant)]
+                reading |= {where} if "test" in constants else set()
+            if isinstance(node, ast.Name) and node.id == "opened_images":
+                using.add(where)
+    assert reading == MAY_READ_THE_TEST_HALF
+    assert using <= MAY_USE_AN_ENTRY
+    assert all("opening" not in path.read_text() for path in (PACKAGE / "search").rglob("*.py"))

@@ -1,13 +1,83 @@
-"""`dmltune train`: the loop, folder and checkpoints of a trial; tracked, resumable, evaluated by its name."""
+"""`dmltune.train` and `dmltune train`: tracked, continued by the same name, evaluated by it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
 
-import mlflow
 import pytest
-from support.driving import QUICK, Place, kill
+from mlflow.entities import Run
+from support.driving import Place, kill
+
+import dmltune
+from dmltune import tags
+from dmltune.errors import UserError
+from dmltune.experiment import Experiment, load_experiment
+from dmltune.store import Store
+from dmltune.tracking import Tracker
+
+TINY = ("data.classes=40", "batch.size=32", "validate_every=2")
+
+
+def tiny(*overrides: str) -> Experiment:
+    return load_experiment("glyphs", [*TINY, *overrides])
+
+
+def run_of(store: Store, name: str) -> Run:
+    (run,) = Tracker(store).runs(f"tags.`{tags.NAME}` = '{name}'")
+    return run
+
+
+def steps_of(store: Store, run: Run) -> list[int]:
+    return [point.step for point in Tracker(store).client.get_metric_history(run.info.run_id, "map_at_r")]
+
+
+def test_a_training_from_python_leaves_a_run_that_evaluate_finds(tmp_path: Path) -> None:
+    store = Store.at(tmp_path)
+    *_, last = dmltune.train(tiny("max_steps=4"), name="first", store=store)
+    run = run_of(store, "first")
+    assert run.info.status == "FINISHED"
+    labels = {tag: run.data.tags[tag] for tag in (tags.ROLE, tags.STATE, tags.NUMBER, tags.MODEL)}
+    assert list(labels.values()) == ["training", "complete", tags.PARENT, tags.STORED]
+    assert run.data.metrics["best_map_at_r"] == pytest.approx(last.best_score)
+    assert steps_of(store, run) == [0, 2, 4]
+    document = dmltune.evaluate("first", store=store)
+    assert document["map_at_r"] == pytest.approx(last.best_score, abs=1e-5)
+    assert document["run_id"] == run.info.run_id
+    # a finished training repeats its last report and trains nothing
+    assert [report.number for report in dmltune.train(tiny("max_steps=4"), name="first", store=store)] == [2]
+    assert steps_of(store, run_of(store, "first")) == [0, 2, 4]
+    with pytest.raises(UserError, match="max_steps: 4 → 6") as error:
+        list(dmltune.train(tiny("max_steps=6"), name="first", store=store))
+    assert "\n" not in str(error.value)
+    assert run_of(store, "first").info.status == "FINISHED"
+
+
+def test_an_interrupted_training_is_killed_in_mlflow_and_continues(tmp_path: Path) -> None:
+    store, experiment = Store.at(tmp_path), tiny("max_steps=8")
+    reports = iter(dmltune.train(experiment, name="stopped", store=store))
+    assert [next(reports).step for _ in range(3)] == [0, 2, 4]
+    assert run_of(store, "stopped").info.status == "RUNNING"
+    reports.close()  # type: ignore[attr-defined]
+    assert run_of(store, "stopped").info.status == "KILLED"
+    continued = list(dmltune.train(experiment, name="stopped", store=store))
+    assert [report.step for report in continued] == [4, 6, 8]  # the report of the checkpoint is repeated
+    run = run_of(store, "stopped")
+    assert (run.info.status, steps_of(store, run)) == ("FINISHED", [0, 2, 4, 6, 8])
+    undisturbed = list(dmltune.train(experiment, name="undisturbed", store=store))
+    assert undisturbed[-1].best_score == continued[-1].best_score
+
+
+def test_a_training_whose_model_is_gone_is_an_error_and_not_complete(tmp_path: Path) -> None:
+    store = Store.at(tmp_path)
+    model = store.search_folder("lost") / "trials" / "0000" / "best" / "model.safetensors"
+    with pytest.raises(UserError, match="the worker wrote it to the disk of another machine") as error:
+        for report in dmltune.train(tiny("max_steps=4", "optimizer.lr=1e-12"), name="lost", store=store):
+            if report.step == 2:
+                model.unlink()  # as if it was written to the disk of another machine
+    assert "\n" not in str(error.value)
+    run = run_of(store, "lost")
+    assert (run.data.tags[tags.STATE], run.info.status) == ("interrupted", "KILLED")
 
 
 @pytest.fixture(scope="module")
@@ -17,62 +87,31 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     place.clean_up()
 
 
-def run_of(place: Place, name: str) -> mlflow.entities.Run:
-    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
-    experiments = [e.experiment_id for e in client.search_experiments()]
-    (run,) = client.search_runs(experiments, f"tags.`dmltune.search` = '{name}'")
-    return run
-
-
-def test_a_training_is_tracked_and_evaluated_by_its_name(place: Place) -> None:
-    code, out, errors = place.run("train", "glyphs", *QUICK, "--name", "once", "-f", "json")
-    assert code == 0, errors
-    last = json.loads(out)
-    run = run_of(place, "once")
-    assert run.info.status == "FINISHED"
-    assert run.data.metrics["best_map_at_r"] == pytest.approx(last["best_score"])
-    code, out, errors = place.run("evaluate", "once", "-f", "json")
-    assert code == 0, errors
-    assert json.loads(out)["map_at_r"] == pytest.approx(last["best_score"], abs=1e-5)
-
-
-def test_a_killed_training_goes_on_with_the_same_command(place: Place) -> None:
-    words = ("train", "glyphs", *QUICK, "max_steps=200", "validate_every=20", "--name", "again", "-f", "json")
-    driver = place.start(*words)
-    driver.wait_for(lambda: "step    40/200" in driver.text, "under way")
+def test_a_killed_training_continues_with_the_same_command(place: Place) -> None:
+    command = ("train", "glyphs", *TINY, "max_steps=150", "validate_every=30", "--name", "killed")
+    driver = place.start(*command)
+    driver.wait_for(lambda: "step    60/150" in driver.text, "under way")
     kill(driver.process)
     driver.finish()
-    code, out, errors = place.run(*words)
+    code, _, errors = place.run(*command)
     assert code == 0, errors
-    first_line = errors.splitlines()[0]
-    assert int(first_line.split()[1].split("/")[0]) >= 40  # the checkpoint, not step 0
-    run = run_of(place, "again")
-    client = mlflow.MlflowClient(f"sqlite:///{place.store / 'mlflow.db'}")
-    steps = [point.step for point in client.get_metric_history(run.info.run_id, "map_at_r")]
-    assert steps == list(range(0, 201, 20))
-    code, undisturbed, _ = place.run(*words[:-4], "--name", "undisturbed", "-f", "json")
-    assert code == 0
-    assert json.loads(undisturbed)["best_score"] == json.loads(out)["best_score"]
+    (first_line, *_) = [line for line in errors.splitlines() if line.startswith("step")]
+    assert int(first_line.split()[1].split("/")[0]) >= 60  # the checkpoint, not step 0
+    assert place.steps(place.runs("killed")[tags.PARENT]) == list(range(0, 151, 30))
 
 
-def test_a_refused_training_leaves_no_run_and_changes_none(place: Place) -> None:
-    code, _, errors = place.run("train", "glyphs", *QUICK, "seed=7", "--name", "once")
-    assert code == 2
-    assert "seed: 0 → 7" in errors
-    assert len(errors.strip().splitlines()) == 1
-    assert run_of(place, "once").info.status == "FINISHED"
-
-
-def test_the_test_half_is_opened_by_evaluate_only(place: Place) -> None:
-    """Training does not notice when the files of the test half are destroyed."""
-    cache = place.folder / "cache"
-    code, _, errors = place.run("train", "glyphs", *QUICK, "--name", "closed", DMLTUNE_CACHE=str(cache))
-    assert code == 0, errors
+def test_a_training_does_not_need_the_files_of_the_test_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, store = tmp_path / "cache", Store.at(tmp_path / "store")
+    monkeypatch.setenv("DMLTUNE_CACHE", str(cache))
+    experiment = tiny("max_steps=2", "data.classes=30")
+    list(dmltune.train(experiment, name="before", store=store))
     tests = [path for path in cache.rglob("*") if "test" in str(path.relative_to(cache)) and path.is_file()]
     assert tests, "the test half has files of its own"
     for path in tests:
         path.write_bytes(b"")
-    code, _, errors = place.run(
-        "train", "glyphs", *QUICK, "seed=1", "--name", "still-closed", DMLTUNE_CACHE=str(cache)
-    )
-    assert code == 0, errors
+    from dmltune.train.build import training_half
+
+    training_half.cache_clear()
+    list(dmltune.train(experiment, name="after", store=store))

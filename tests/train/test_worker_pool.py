@@ -1,4 +1,4 @@
-"""Several fixed experiments on warm slots: stopped, continued, never repeated."""
+"""Several fixed experiments in warm worker groups: stopped, continued, never repeated; private files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from support.driving import SMALL
 
@@ -16,55 +18,93 @@ from dmltune.train.orders import TrialReport
 from dmltune.train.worker_pool import finished_report
 
 PROGRAM = """
-import json, os, signal, sys
+import json, os, signal, stat, sys
 from pathlib import Path
 from dmltune.experiment import load_experiment
-from dmltune.train.many import crew, finished_report
+from dmltune.resources import Resources
 from dmltune.train.orders import Order
+from dmltune.train.worker_pool import finished_report, worker_pool
 
-folder, words = Path(sys.argv[1]), sys.argv[2:]
+os.umask(0)
+folder, overrides = Path(sys.argv[1]), sys.argv[2:]
 orders = [
     Order(f"two/{seed}", experiment.fixed().to_dict(), str(folder / str(seed)))
     for seed in range(2)
-    for experiment in [load_experiment("glyphs", [*words, f"seed={seed}"])]
+    for experiment in [load_experiment("glyphs", [*overrides, f"seed={seed}"])]
 ]
 orders.append(Order("two/broken", {**orders[0].experiment, "max_steps": 0}, str(folder / "broken")))
 
 def line(name, report):
     return name, report.number, report.step, report.finished, report.best_score, report.failure
 
+def modes(scratch):
+    paths = [path for path in (scratch, *scratch.rglob("*")) if path.exists() and not path.is_symlink()]
+    return {str(path.relative_to(scratch)): stat.S_IMODE(path.stat().st_mode) for path in paths}
+
 first = []
-with crew(concurrent=1) as team:
-    for name, report in team.train(orders[:2]):
+with worker_pool(Resources(concurrent=1)) as pool:
+    for name, report in pool.train(orders[:2]):
         first.append(line(name, report))
         if len(first) == 3:
+            secret = (pool.session.scratch / "token").read_text()
+            holders = [
+                str(path.relative_to(pool.session.scratch))
+                for path in pool.session.scratch.rglob("*")
+                if path.is_file() and not path.is_symlink() and secret.encode() in path.read_bytes()
+            ]
+            files, beside = modes(pool.session.scratch), os.environ["RAY_TMPDIR"]
+            inside = beside.startswith(f"{pool.session.scratch}/")
             os.kill(os.getpid(), signal.SIGTERM)
-    team.stopped.clear()
-    second = [line(*one) for one in team.train(orders)]
-    third = [line(*one) for one in team.train(orders[:2])]
+    pool.stopped.clear()
+    second = [line(*pair) for pair in pool.train(orders)]
+    third = [line(*pair) for pair in pool.train(orders[:2])]
 done = [finished_report(folder / str(seed)) is not None for seed in range(2)]
-print(json.dumps({"first": first, "second": second, "third": third, "done": done}))
+left = pool.session.scratch.exists()
+print(json.dumps({
+    "first": first, "second": second, "third": third, "done": done,
+    "files": files, "holders": holders, "inside": inside, "left": left, "secret": len(secret),
+}))
 """
 
 
-def test_orders_go_on_where_they_were_stopped_and_a_finished_one_only_tells_its_end(tmp_path: Path) -> None:
-    words = (*SMALL, "max_steps=12", "validate_every=4")
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("pool")
+    overrides = (*SMALL, "max_steps=12", "validate_every=4")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "trials"), *words],
-        capture_output=True, text=True, cwd=tmp_path, env=os.environ, timeout=200, check=False,
+        [sys.executable, "-c", PROGRAM, str(folder / "trials"), *overrides],
+        capture_output=True, text=True, cwd=folder, env=os.environ, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert [line[:3] for line in told["first"]] == [["two/0", 0, 0], ["two/0", 1, 4], ["two/0", 2, 8]]
-    # a checkpoint's report comes again, because whoever asked for it may have died
-    lines = {name: [line[1:4] for line in told["second"] if line[0] == name] for name in ("two/0", "two/1")}
+    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return document
+
+
+def test_orders_continue_where_they_were_stopped_and_a_finished_one_repeats_its_end(
+    session: dict[str, Any],
+) -> None:
+    assert [line[:3] for line in session["first"]] == [["two/0", 0, 0], ["two/0", 1, 4], ["two/0", 2, 8]]
+    # the report of a checkpoint is repeated, because its reader may have died
+    second = session["second"]
+    lines = {name: [line[1:4] for line in second if line[0] == name] for name in ("two/0", "two/1")}
     assert lines["two/0"] == [[2, 8, False], [3, 12, True]]
     assert lines["two/1"] == [[0, 0, False], [1, 4, False], [2, 8, False], [3, 12, True]]
-    (broken,) = [line for line in told["second"] if line[0] == "two/broken"]
-    assert "max_steps" in broken[5]
-    last = {line[0]: line for line in told["second"]}
-    assert told["third"] == [last["two/0"], last["two/1"]]
-    assert told["done"] == [True, True]
+    (broken,) = [line for line in second if line[0] == "two/broken"]
+    assert broken[5]
+    last = {line[0]: line for line in second}
+    assert session["third"] == [last["two/0"], last["two/1"]]
+    assert session["done"] == [True, True]
+
+
+def test_no_other_user_can_read_the_token_of_a_local_ray_even_under_umask_0(session: dict[str, Any]) -> None:
+    files = session["files"]
+    assert len(files) > 20  # Ray was running
+    assert files["."] == 0o700  # the folder of the session: nothing below it can be reached by others
+    assert session["inside"]  # Ray's own folder, which it makes world-writable, is below it
+    assert session["secret"] == 64
+    assert "token" in session["holders"]
+    assert all(files[holder] & 0o077 == 0 for holder in session["holders"]), session["holders"]
+    assert not session["left"]
 
 
 def test_only_a_training_that_reached_its_end_is_finished(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from PIL import Image
 
 from dmltune.data.cache import cached
 from dmltune.data.decoding import UnreadableImageError, decode
-from dmltune.data.files import open_regular, printable, regular_stat
+from dmltune.data.files import open_regular, regular_stat
 from dmltune.data.images import ImageSet, Ints, Missing, Part, Pixels, short_hash
-from dmltune.errors import UserError
+from dmltune.errors import UserError, printable, readable
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +43,10 @@ class Source:
         """Return the folder of the copy: `root` or $DMLTUNE_DATA, or a folder in it."""
         base = self.base(root)
         for folder in (*(base / name for name in self.folders), base):
-            if any(all((folder / file).is_file() for file in layout) for layout in self.layouts):
+            if any(all(os.path.isfile(folder / file) for file in layout) for layout in self.layouts):
                 return folder
         lists = " or ".join(", ".join(layout) for layout in self.layouts)
-        raise UserError(f"no {self.folders[0]} (with {lists}) in {base}; {REMEDY}")
+        raise UserError(f"no {self.folders[0]} (with {lists}) in {readable(str(base))}; {REMEDY}")
 
     def base(self, root: Path | None) -> Path:
         environment = os.environ.get("DMLTUNE_DATA")

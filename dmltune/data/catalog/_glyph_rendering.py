@@ -21,22 +21,10 @@ POINTS = 22  # pixels to the em: nearly all letters with accents fit
 # Of matplotlib's 40 files these 22. Left out: LastResortHE maps every code point to a placeholder; cmsy,
 # cmex, STIXNonUni and STIXSiz are symbol-mapped; the two Display faces hold a handful of integrals.
 TEXT_FACES = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSans-Oblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSansMono-BoldOblique",
-    "DejaVuSansMono-Oblique",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-BoldItalic",
-    "DejaVuSerif-Italic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralBolIta",
-    "STIXGeneralItalic",
+    *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-BoldOblique", "DejaVuSans-Oblique"),
+    *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-BoldOblique", "DejaVuSansMono-Oblique"),
+    *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-BoldItalic", "DejaVuSerif-Italic"),
+    *("STIXGeneral", "STIXGeneralBol", "STIXGeneralBolIta", "STIXGeneralItalic"),
 )
 # Computer Modern has TeX's own encoding: these characters are where Unicode says, in every one of the faces.
 TEX_FACES = dict.fromkeys(

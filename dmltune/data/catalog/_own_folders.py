@@ -1,8 +1,8 @@
 """Own images in class folders: photos/CLASS/**/*.jpg, or photos/train/CLASS and so on.
 
-Beside train is test, or query and gallery. Images at any depth of a class folder are of the class. Hidden files and folders, and files without the suffix
-of an image, are ignored. A link to a place outside of the folder is refused. A folder that a class reaches in
-several ways, by links, is read once.
+Beside train is test, or query and gallery. Images at any depth of a class folder are of the class. Hidden
+files and folders, and files without the suffix of an image, are ignored. A link to a place outside of the
+folder is refused. A folder that a class reaches in several ways, by links, is read once.
 """
 
 from __future__ import annotations

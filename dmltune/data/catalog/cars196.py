@@ -15,10 +15,7 @@ from dmltune.data.images import Part
 
 WHOLE = "cars_annos.mat"
 META = "devkit/cars_meta.mat"
-HALVES = {
-    "cars_train": "devkit/cars_train_annos.mat",
-    "cars_test": "devkit/cars_test_annos_withlabels.mat",
-}
+HALVES = {"cars_train": "devkit/cars_train_annos.mat", "cars_test": "devkit/cars_test_annos_withlabels.mat"}
 SOURCE = Source("cars196", ("cars196", "CARS196", "stanford_cars"), ((WHOLE,), (META, *HALVES.values())))
 CLASSES: dict[Part, range] = {"train": range(1, 99), "test": range(99, 197)}  # the split every paper uses
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (8054, 98), "test": (8131, 98)}  # images, classes

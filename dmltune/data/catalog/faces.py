@@ -5,13 +5,14 @@ Without a folder train every folder but test is a person to train on.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 
 from dmltune.data.catalog._files import REMEDY, Listing, Source
 from dmltune.data.images import Part
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 
 FOLDER = "faces"
 SOURCE = Source("faces", (FOLDER,), ())
@@ -51,8 +52,8 @@ def load(part: Part, root: Path | None = None) -> Listing:
 
 def _find(root: Path | None) -> Path:
     base = SOURCE.base(root)
-    if (base / FOLDER).is_dir():
+    if os.path.isdir(base / FOLDER):
         return base / FOLDER
-    if (base / "train").is_dir():
+    if os.path.isdir(base / "train"):
         return base
-    raise UserError(f"no {FOLDER} (with a folder for each person) in {base}; {REMEDY}")
+    raise UserError(f"no {FOLDER} (with a folder for each person) in {readable(str(base))}; {REMEDY}")

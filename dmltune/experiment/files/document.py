@@ -8,9 +8,7 @@ refused: `extends` replaces them, and no file expands to more than its own text.
 from __future__ import annotations
 
 import math
-import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as File
@@ -20,6 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml import events as ev
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from dmltune.data.files import open_regular
 from dmltune.errors import UserError
 from dmltune.experiment.problems import Path, one_line, show
 
@@ -30,7 +29,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udff
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_LARGEST_INT = 2**63 - 1
+LARGEST_INT = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class _Mistake(Exception):
 def read_document(file: File, shown: str) -> Document:
     """Read `file`; every error is one line that begins with `shown` and the line number."""
     try:
-        with open(file, "rb", opener=_open_regular) as stream:
+        with open_regular(file, "rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise UserError(f"{shown}: cannot be read ({error.strerror}). Name a readable YAML file.") from None
@@ -83,15 +82,6 @@ def read_document(file: File, shown: str) -> Document:
         kind = "a list" if isinstance(value, list) else show(value)
         raise UserError(f"{shown}:{lines.get((), 1)}: the file must hold 'key: value' lines; got {kind}.")
     return Document(value, lines)
-
-
-def _open_regular(file: str, flags: int) -> int:
-    """Open without waiting for the other end of a FIFO; refuse what is not a regular file."""
-    descriptor = os.open(file, flags | os.O_NONBLOCK)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    raise OSError(0, "not a regular file")
 
 
 def read_value(text: str) -> Any:
@@ -127,8 +117,8 @@ def scalar(text: str, line: int | None = None) -> Any:
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
         return text.lower() == "true"
     if _INT.fullmatch(text):
-        number = int(text, 0 if text[:2] in ("0x", "0o") else 10) if len(text) < 40 else _LARGEST_INT + 1
-        if abs(number) > _LARGEST_INT:
+        number = int(text, 0 if text[:2] in ("0x", "0o") else 10) if len(text) < 40 else LARGEST_INT + 1
+        if abs(number) > LARGEST_INT:
             raise _Mistake(f"a whole number must fit 64 bits; got {text[:40]}. Write a smaller one.", line)
         return number
     if _NOT_FINITE.fullmatch(text):

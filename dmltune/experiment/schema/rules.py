@@ -2,115 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from dmltune.experiment.problems import Problem, show
 from dmltune.experiment.schema import components
 
 Values = Mapping[str, Any]
+Broken = Iterator[tuple[str, str, str]]  # the message, and the dotted keys that take part
 
 
 def validate_values(values: Values) -> None:
     """Raise the Problem of the first rule that is broken."""
-    for rule in RULES:
-        rule(values)
+    for message, *keys in chain(_batch(values), _steps(values), _choices(values), _components(values)):
+        raise Problem(message, *(tuple(key.split(".")) for key in keys))
 
 
-def _batch(values: Values) -> None:
-    size, per_class = values["batch.size"], values["batch.samples_per_class"]
-    paths = (("batch", "size"), ("batch", "samples_per_class"))
+def _batch(values: Values) -> Broken:
+    keys = "batch.size", "batch.samples_per_class"
+    size, per_class = (values[key] for key in keys)
     if per_class and size % per_class:
         below, above = size // per_class * per_class, (size // per_class + 1) * per_class
-        raise Problem(
-            "batch.size must be a multiple of batch.samples_per_class; "
-            f"got {size} and {per_class}. Use {f'{below} or ' if below else ''}{above}.",
-            *paths,
-        )
+        rule = f"batch.size must be a multiple of batch.samples_per_class; got {size} and {per_class}"
+        yield f"{rule}. Use {f'{below} or ' if below else ''}{above}.", *keys
     if per_class and size == per_class:
-        raise Problem(
-            f"a batch needs two classes at least; batch.size and batch.samples_per_class are both {size}. "
-            f"Use batch.size {2 * size}.",
-            *paths,
-        )
+        rule = "a batch needs two classes at least; batch.size and batch.samples_per_class are both"
+        yield f"{rule} {size}. Use batch.size {2 * size}.", *keys
 
 
-def _steps(values: Values) -> None:
-    every, steps = values["validate_every"], values["max_steps"]
+def _steps(values: Values) -> Broken:
+    steps, every, warmup = (
+        values[key] for key in ("max_steps", "validate_every", "optimizer.warmup_new_layers")
+    )
     if every > steps:
-        raise Problem(
-            f"validate_every must not exceed max_steps; got {every} and {steps}. Use validate_every {steps}.",
-            ("validate_every",),
-            ("max_steps",),
-        )
-    warmup = values["optimizer.warmup_new_layers"]
+        rule = f"validate_every must not exceed max_steps; got {every} and {steps}"
+        yield f"{rule}. Use validate_every {steps}.", "validate_every", "max_steps"
     if warmup >= steps:
-        raise Problem(
-            "optimizer.warmup_new_layers must be below max_steps, or the backbone is never trained; "
-            f"got {warmup} and {steps}. Use the steps of one epoch.",
-            ("optimizer", "warmup_new_layers"),
-            ("max_steps",),
-        )
+        rule = "optimizer.warmup_new_layers must be below max_steps, or the backbone is never trained"
+        remedy = "Use the steps of one epoch."
+        yield f"{rule}; got {warmup} and {steps}. {remedy}", "optimizer.warmup_new_layers", "max_steps"
 
 
-def _objective(values: Values) -> None:
+def _choices(values: Values) -> Broken:
     from dmltune.data.splits import folds
 
     protocol, fold = values["objective.protocol"], values["fold"]
     if fold >= (parts := folds(protocol)):
-        raise Problem(
-            f"fold must be below the {parts} partitions of protocol {protocol}; got {fold}. "
-            f"Use 0 to {parts - 1}.",
-            ("fold",),
-            ("objective", "protocol"),
-        )
+        rule = f"fold must be below the {parts} partitions of protocol {protocol}; got {fold}"
+        yield f"{rule}. Use 0 to {parts - 1}.", "fold", "objective.protocol"
     metric, mode = values["objective.metric"], values["objective.mode"]
     if mode == "min" and metric != "covering_radius":
-        raise Problem(
-            f"objective.mode min would search for the worst {metric}. Use max.",
-            ("objective", "mode"),
-            ("objective", "metric"),
-        )
-
-
-def _optimizer(values: Values) -> None:
+        rule = f"objective.mode min would search for the worst {metric}"
+        yield f"{rule}. Use max.", "objective.mode", "objective.metric"
     name = values["optimizer.name"]
     for key, owners in (("betas", ("adam", "adamw")), ("momentum", ("sgd",))):
         if values.get(f"optimizer.{key}") is not None and name not in owners:
-            raise Problem(
-                f"optimizer.{key} is for {' and '.join(owners)}; the name is {show(name)}. Delete {key}.",
-                ("optimizer", key),
-                ("optimizer", "name"),
-            )
+            rule = f"optimizer.{key} is for {' and '.join(owners)}; the name is {show(name)}"
+            yield f"{rule}. Delete {key}.", f"optimizer.{key}", "optimizer.name"
 
 
-def _references(values: Values) -> None:
+def _components(values: Values) -> Broken:
     loss, references = values["loss.name"], values["references.name"]
     if references != "batch" and not getattr(components.find("loss", loss), "takes_references", True):
-        raise Problem(
-            f"loss {loss} compares with proxies of its own and takes no references {references}; "
-            "use references: batch, or a pair loss such as contrastive.",
-            ("references", "name"),
-            ("loss", "name"),
-        )
-
-
-def _zero_shot(values: Values) -> None:
+        rule = f"loss {loss} compares with proxies of its own and takes no references {references}"
+        remedy = "use references: batch, or a pair loss such as contrastive."
+        yield f"{rule}; {remedy}", "references.name", "loss.name"
     weight, pooling = values["zero_shot.weight"], values["pooling.name"]
     if weight > 0 and not components.gives_attributes(components.find("pooling", pooling)):
-        raise Problem(
-            f"zero_shot.weight {show(weight)} needs a pooling with attributes; {pooling} has none; "
-            "use pooling gsp (mu: 1 is average pooling), or zero_shot.weight 0.",
-            ("zero_shot", "weight"),
-            ("pooling", "name"),
-        )
-
-
-RULES: tuple[Callable[[Values], None], ...] = (
-    _batch,
-    _steps,
-    _objective,
-    _references,
-    _zero_shot,
-    _optimizer,
-)
+        rule = f"zero_shot.weight {show(weight)} needs a pooling with attributes; {pooling} has none"
+        remedy = "use pooling gsp (mu: 1 is average pooling), or zero_shot.weight 0."
+        yield f"{rule}; {remedy}", "zero_shot.weight", "pooling.name"

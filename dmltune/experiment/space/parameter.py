@@ -40,30 +40,21 @@ class Parameter:
         kinds = [kind for kind in KINDS if kind in spec]
         if len(kinds) != 1:
             got = " and ".join(kinds) if kinds else show(spec)
-            raise Problem(
-                f"search.{name} needs exactly one of float, int and choice; got {got}. Write {_EXAMPLE}.",
-                path,
-            )
-        kind = kinds[0]
-        log = spec.get("log", False)
+            rule = "needs exactly one of float, int and choice"
+            raise Problem(f"search.{name} {rule}; got {got}. Write {_EXAMPLE}.", path)
+        kind, log = kinds[0], spec.get("log", False)
         if not isinstance(log, bool):
             raise Problem(
                 f"search.{name}.log must be true or false; got {kind_of(log)}.", (*path, "log"), path
             )
         when = _parse_when(name, spec["when"]) if "when" in spec else {}
-        if kind == "choice":
-            if log:
-                raise Problem(
-                    f"search.{name}: log is for numbers, not for choices. Delete log.", (*path, "log"), path
-                )
-            return Parameter(name, kind, choices=_parse_choices(name, spec[kind]), when=when)
-        low, high = _parse_bounds(name, kind, spec[kind])
-        if log and low <= 0:
-            raise Problem(
-                f"search.{name}: log needs low above 0; got {show([low, high])}. Raise it or delete log.",
-                (*path, kind),
-            )
-        return Parameter(name, kind, low, high, log=log, when=when)
+        if kind != "choice":
+            low, high = _parse_bounds(name, kind, spec[kind], log)
+            return Parameter(name, kind, low, high, log=log, when=when)
+        if log:
+            rule = "log is for numbers, not for choices"
+            raise Problem(f"search.{name}: {rule}. Delete log.", (*path, "log"), path)
+        return Parameter(name, kind, choices=_parse_choices(name, spec[kind]), when=when)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical specification, which `parse` reads."""
@@ -130,30 +121,28 @@ def is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, (bool, str)) or is_number(value)
 
 
-def _parse_bounds(name: str, kind: Kind, bounds: Any) -> tuple[float, float]:
+def _parse_bounds(name: str, kind: Kind, bounds: Any, log: bool) -> tuple[float, float]:
     path: Path = ("search", name, kind)
     if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
         raise Problem(f"search.{name}.{kind} must be two bounds, [low, high]; got {kind_of(bounds)}.", path)
     for bound in bounds:
+        remedy = number_remedy(bound, kind == "int")
         if not is_number(bound):
-            remedy = number_remedy(bound, kind == "int")
-            raise Problem(
-                f"search.{name}: a bound must be a finite number; got {kind_of(bound)}.{remedy}", path
-            )
+            rule = "a bound must be a finite number"
+            raise Problem(f"search.{name}: {rule}; got {kind_of(bound)}.{remedy}", path)
         if kind == "int" and not isinstance(bound, int):
-            remedy = number_remedy(bound, True) or " Round them, or write float for int."
-            raise Problem(
-                f"search.{name}: the bounds of an int must be whole numbers; got {show(bounds)}.{remedy}",
-                path,
+            rule, remedy = (
+                "the bounds of an int must be whole numbers",
+                remedy or " Round them, or write float.",
             )
+            raise Problem(f"search.{name}: {rule}; got {show(bounds)}.{remedy}", path)
     low, high = (float(bounds[0]), float(bounds[1])) if kind == "float" else (bounds[0], bounds[1])
-    if high < low:
-        raise Problem(f"search.{name}: high must be above low; got {show([low, high])}. Swap them.", path)
-    if high == low:
-        raise Problem(
-            f"search.{name}: high must be above low; got {show([low, high])}. Fix it outside search instead.",
-            path,
-        )
+    if high <= low:
+        remedy = "Swap them." if high < low else "Fix it outside search instead."
+        raise Problem(f"search.{name}: high must be above low; got {show([low, high])}. {remedy}", path)
+    if log and low <= 0:
+        rule = "log needs low above 0"
+        raise Problem(f"search.{name}: {rule}; got {show([low, high])}. Raise it or delete log.", path)
     return low, high
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,21 +62,19 @@ class SearchSpace:
 
     def active(self, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names that apply, in order: `values` or the experiment meet each `when`."""
-        names: list[str] = []
-        for parameter in self.parameters:
-            if self.applies(parameter, values, names):
-                names.append(parameter.name)
-        return tuple(names)
+        return tuple(parameter.name for parameter in self.applicable(values))
 
-    def applies(self, parameter: Parameter, values: Mapping[str, Any], active: list[str]) -> bool:
-        """Whether `parameter`'s conditions hold, given the names before it that are active."""
-        for key, wanted in parameter.when.items():
-            if key in self.names and key not in active:
-                return False
-            value = values.get(key, self.fixed.get(key, trees.MISSING))
-            if not any(same(value, allowed) for allowed in wanted):
-                return False
-        return True
+    def applicable(self, values: Mapping[str, Any]) -> Iterator[Parameter]:
+        """Yield the parameters that apply, in order; the caller may add their values on the way."""
+        active: set[str] = set()
+        for parameter in self.parameters:
+            if all(self._holds(key, allowed, values, active) for key, allowed in parameter.when.items()):
+                active.add(parameter.name)
+                yield parameter
+
+    def _holds(self, key: str, allowed: tuple[Any, ...], values: Mapping[str, Any], active: set[str]) -> bool:
+        value = values.get(key, self.fixed.get(key, trees.MISSING))
+        return (key in active or key not in self.names) and any(same(value, option) for option in allowed)
 
     def violated(self, values: Mapping[str, Any]) -> str | None:
         """Return the first rule that the experiment with `values` breaks, `require` or any other, or None."""
@@ -143,11 +141,8 @@ class SearchSpace:
     def draw(self, random_numbers: random.Random) -> dict[str, Any]:
         """Draw a random point, without regard to the rules."""
         values: dict[str, Any] = {}
-        active: list[str] = []
-        for parameter in self.parameters:
-            if self.applies(parameter, values, active):
-                active.append(parameter.name)
-                values[parameter.name] = parameter.sample(random_numbers)
+        for parameter in self.applicable(values):
+            values[parameter.name] = parameter.sample(random_numbers)
         return values
 
     def reference_values(self, given: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
@@ -159,25 +154,22 @@ class SearchSpace:
                     f"reference_point: '{one_line(name)}' is not searched{near}", ("reference_point", name)
                 )
         values: dict[str, Any] = {}
-        active: list[str] = []
-        for parameter in self.parameters:
+        inapplicable = dict.fromkeys(given)
+        for parameter in self.applicable(values):
             name = parameter.name
-            path = ("reference_point", name)
-            if not self.applies(parameter, values, active):
-                later = not whole and any(
-                    key not in self.fixed and key not in self.names for key in parameter.when
-                )
-                if name in given and not later:  # a default that is not filled in yet may still meet it
-                    raise Problem(f"reference_point: {name} needs {parameter.conditions}. Delete it.", path)
-                continue
-            active.append(name)
+            inapplicable.pop(name, None)
             if name in given:
+                path = ("reference_point", name)
                 values[name] = parameter.accept(given[name], "reference_point:", path, ("search", name))
-            elif name in self.fixed:
-                if whole:
-                    values[name] = _own_value(parameter, self.fixed[name])
-            elif whole:
+            elif whole and name not in self.fixed:
                 raise lacking(parameter)
+            elif whole:
+                values[name] = _own_value(parameter, self.fixed[name])
+        for parameter in map(self.__getitem__, inapplicable):
+            known = {*self.fixed, *self.names}
+            if whole or known.issuperset(parameter.when):  # a default that is not filled in yet may meet it
+                message = f"reference_point: {parameter.name} needs {parameter.conditions}. Delete it."
+                raise Problem(message, ("reference_point", parameter.name))
         return values
 
 

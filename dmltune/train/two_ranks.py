@@ -1,6 +1,6 @@
-"""Two gloo ranks with half a batch each must have the gradient of one process with the whole batch (float64).
+"""Compare the gradient of two gloo ranks, half a batch each, with that of one process (float64).
 
-`python -m dmltune.cli.two_ranks FOLDER RANK`: rank 0 prints the largest relative difference of any gradient.
+`python -m dmltune.train.two_ranks FOLDER RANK`: rank 0 prints the largest relative difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 120
 
 
 def difference() -> float:
-    """Starts both ranks on loopback, meeting over a file, and returns what rank 0 found."""
+    """Start both ranks on loopback and return the largest relative difference of any gradient."""
     import dmltune
 
     package = Path(dmltune.__path__[0]).parent
@@ -31,7 +31,7 @@ def difference() -> float:
     with tempfile.TemporaryDirectory(prefix="dmltune-ranks-") as folder:
         ranks = [
             subprocess.Popen(
-                [sys.executable, "-m", "dmltune.cli.two_ranks", folder, str(rank)],
+                [sys.executable, "-m", "dmltune.train.two_ranks", folder, str(rank)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -46,7 +46,7 @@ def difference() -> float:
                 rank.kill()
     for rank, (_, complaint) in zip(ranks, answers, strict=True):
         if rank.returncode != 0:
-            raise RuntimeError((complaint.strip().splitlines() or ["a rank ended without a word"])[-1])
+            raise RuntimeError((complaint.strip().splitlines() or ["a rank ended without a message"])[-1])
     return float(answers[0][0])
 
 
@@ -56,15 +56,15 @@ def main(folder: str, rank: int) -> None:
     alone = gradients(0, 1)
     dist.init_process_group(
         "gloo",
-        init_method=f"file://{folder}/meet",
+        init_method=f"file://{folder}/rendezvous",
         rank=rank,
         world_size=2,
         timeout=timedelta(seconds=SECONDS),
     )
     together = gradients(rank, 2)
     differences = [
-        float((one - both).abs().max() / one.abs().max().clamp_min(1e-30))
-        for one, both in zip(alone, together, strict=True)
+        float((single - joint).abs().max() / single.abs().max().clamp_min(1e-30))
+        for single, joint in zip(alone, together, strict=True)
     ]
     dist.barrier()
     dist.destroy_process_group()
@@ -73,7 +73,7 @@ def main(folder: str, rank: int) -> None:
 
 
 def gradients(rank: int, world: int) -> list[Tensor]:
-    """∂L/∂(every parameter) with this rank's half of the batch; `world` = 1 takes the whole batch."""
+    """Return ∂L/∂(every parameter) with this rank's half of the batch; `world` = 1 takes the whole batch."""
     import torch
 
     from dmltune.core import backbones, losses, poolings, references
@@ -93,7 +93,7 @@ def gradients(rank: int, world: int) -> list[Tensor]:
     images_BCHW = torch.rand(batch, 3, 16, 16, dtype=torch.float64)
     labels_B = torch.arange(batch) % classes
     share = slice(rank * batch // world, (rank + 1) * batch // world)
-    model = distribute(objective)  # kept until the backward is over: it owns the hooks that join gradients
+    model = distribute(objective)  # must outlive the backward: it owns the hooks that join gradients
     model(images_BCHW[share], labels_B[share]).backward()
     return [parameter.grad.clone() for parameter in objective.parameters() if parameter.grad is not None]
 

@@ -1,0 +1,165 @@
+"""Where errors and log records leave the program: streams that always work, and one line per mistake."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+from dmltune.errors import UserError, printable, readable
+from dmltune.store import without_password
+
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # 130 is 128 + SIGINT, as in shells
+LONGEST_LINE = 900  # characters of a message
+_LONG_WORD = re.compile(r"\S{300,}")
+LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+STORAGE_LIBRARIES = ("mlflow", "sqlalchemy", "alembic", "optuna", "sqlite3")
+
+
+class OutputError(Exception):
+    """The result cannot be written; the cause is the OSError. A closed pipe is no failure."""
+
+
+def guarded(run: Callable[[], int], verbose: int) -> int:
+    """Return the exit code of `run`. A user's mistake becomes one line; other errors keep their traceback."""
+    _open_streams()
+    with _logging_to_stderr(verbose):
+        try:
+            code = _messages(run, verbose)
+            sys.stdout.flush()
+            return code
+        except OutputError as error:
+            return _without_output(error.__cause__)
+        except OSError as error:  # from the flush
+            return _without_output(error)
+
+
+def _messages(run: Callable[[], int], verbose: int) -> int:
+    try:
+        return run()
+    except OutputError:
+        raise
+    except SystemExit as end:  # argparse, after --help
+        return int(end.code or 0)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except UserError as error:
+        print(message_line(str(error)), file=sys.stderr)
+        return MISTAKE
+    except Exception as error:
+        message = library_message(error)
+        if message is None:
+            raise
+        if verbose:
+            traceback.print_exc()
+        print(message_line(message), file=sys.stderr)
+        return MISTAKE
+
+
+def verbosity(arguments: Sequence[str]) -> int:
+    """Return how often -v was given, before anything is parsed."""
+    return sum(
+        1 if text == "--verbose" else len(text) - 1
+        for text in arguments
+        if text == "--verbose" or re.fullmatch("-v{1,9}", text)
+    )
+
+
+def message_line(text: str) -> str:
+    """Return `text` on one line of at most LONGEST_LINE characters, without control characters."""
+    line = printable(" ".join(text.split()))
+    line = _LONG_WORD.sub(lambda word: f"{word[0][:120]}…({len(word[0]):,} characters)", line)
+    return line if len(line) <= LONGEST_LINE else f"{line[:500]} … {line[-350:]}"
+
+
+def library_message(error: Exception) -> str | None:
+    """Return rule, value and remedy for a library's error that the user can correct, else None."""
+    if isinstance(error, OSError) and error.filename is not None:
+        name = readable(os.fsdecode(error.filename) if isinstance(error.filename, bytes | str) else "a file")
+        return f"a file must be readable or writable; got {name} ({error.strerror}). Check its path and mode."
+    if isinstance(error, RuntimeError) and "home directory" in str(error):
+        return "a path that begins with ~ must name a user of this machine. Write the whole path."
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return f"a value must be UTF-8 text; got {readable(str(error.object))}. Write it as UTF-8."
+    if type(error).__module__.partition(".")[0] in STORAGE_LIBRARIES:
+        reason = without_password((str(error).strip().splitlines() or [""])[0])
+        return (
+            f"the storage of runs or studies failed ({type(error).__name__}: {reason[:300]}). "
+            "Check --store, MLFLOW_TRACKING_URI and DMLTUNE_OPTUNA_STORAGE; -v shows the traceback."
+        )
+    return None
+
+
+def require_working_folder() -> None:
+    """Raise a UserError when the working folder was removed: relative paths mean nothing then."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise UserError("the working folder was removed. Change to a folder that exists.") from None
+
+
+def _open_streams() -> None:
+    """Open what was closed (`>&-`) on os.devnull, and replace characters that the encoding lacks."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    for stream, errors in ((sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors=errors)  # type: ignore[union-attr]
+    # torch makes this folder when it is imported; only torch.compile, which is not used, fills it.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.gettempdir())
+
+
+def _without_output(error: BaseException | None) -> int:
+    """Return the exit code after stdout failed; what is still buffered goes to os.devnull."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if sys.stdout.fileno() == 1:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        return 0  # the reader (`| head`) has seen enough
+    reason = getattr(error, "strerror", None) or type(error).__name__
+    print(f"the result cannot be written to stdout ({reason}). Send it elsewhere.", file=sys.stderr)
+    return FAILED
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = message_line(f"{record.levelname.lower()}: {record.getMessage()}")
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+@contextlib.contextmanager
+def _logging_to_stderr(verbose: int) -> Iterator[None]:
+    """Write dmltune's log records to stderr, a line each; those of libraries and warnings only with -v."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine())
+    handler.addFilter(lambda record: verbose > 0 or record.name.partition(".")[0] == "dmltune")
+    if not verbose:
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
+    ours, root = logging.getLogger("dmltune"), logging.getLogger()
+    level, show = ours.level, warnings.showwarning
+    ours.setLevel(LEVELS[min(verbose, 2)])
+    root.addHandler(handler)
+
+    def log_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
+        logging.getLogger("py.warnings").warning("%s: %s", category.__name__, message)
+
+    warnings.showwarning = log_warning  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
+        root.removeHandler(handler)
+        ours.setLevel(level)
