@@ -6,7 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from dmltune.check.finished_search import FinishedSearch
 from dmltune.errors import UserError
@@ -19,6 +21,10 @@ WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
 NOT_OF_THE_TRAINING = ("fold", "seed", "about", "presets", "trials", "sampler", "scheduler")
 
 
+def _read_experiment(tree: Any) -> Experiment:
+    return tree if isinstance(tree, Experiment) else Experiment.from_validated(tree)
+
+
 @dataclass(frozen=True)
 class Configuration:
     """A fixed experiment. Configurations that are equal become one with the labels of all.
@@ -29,7 +35,7 @@ class Configuration:
 
     key: str
     labels: tuple[str, ...]
-    experiment: Experiment
+    experiment: Annotated[Experiment, BeforeValidator(_read_experiment)]
     values: Mapping[str, Any] = field(default_factory=dict)
 
     @property

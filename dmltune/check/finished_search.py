@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from dmltune import tags
 from dmltune.check.parsing import parse
@@ -29,8 +29,8 @@ class FinishedTrial:
 
 
 @dataclass(frozen=True)
-class StoredResult:
-    """What a check reads of result.json."""
+class FinishedSearch:
+    """What a check reads of a search that has ended."""
 
     name: str
     space_name: str
@@ -38,14 +38,8 @@ class StoredResult:
     metric: str
     mode: str
     protocol: str
-
-
-@dataclass(frozen=True)
-class FinishedSearch(StoredResult):
-    """A search that has ended, with its experiment and the fingerprint of its training images."""
-
-    experiment: Experiment
-    fingerprint: str
+    experiment: Annotated[Experiment, BeforeValidator(Experiment.from_dict)]
+    fingerprint: str  # of the training images
 
     def complete_trials(self) -> list[FinishedTrial]:
         """Return the points of the space that were trained to the end, best first; not the baseline."""
@@ -90,11 +84,8 @@ def load_finished_search(name: str, tracker: Tracker) -> FinishedSearch:
         raise UserError(
             f"search '{name}' has not ended yet. Continue it with the same command, then check it."
         )
-    remedy = "Restore the store from a backup, or search again under another --name."
-    result = parse(StoredResult, tree, f"{RESULT} of search '{name}'", remedy)
-    try:
-        experiment = Experiment.from_dict(settings)
-    except UserError as error:
-        raise UserError(f"{EXPERIMENT} of search '{name}' is damaged: {error} {remedy}") from None
     fingerprint = run.data.tags.get(tags.DATA, "").rpartition(":")[2]
-    return FinishedSearch(**vars(result), experiment=experiment, fingerprint=fingerprint)
+    if isinstance(tree, dict):
+        tree |= {"experiment": settings, "fingerprint": fingerprint}
+    remedy = "Restore the store from a backup, or search again under another --name."
+    return parse(FinishedSearch, tree, f"the result of search '{name}'", remedy)

@@ -17,6 +17,8 @@ def parse(kind: type[T], tree: Any, place: str, remedy: str) -> T:
         raise UserError(f"{place} is damaged: it must be a JSON object. {remedy}")
     try:
         return TypeAdapter(kind).validate_python(tree)
+    except UserError as error:  # of an experiment inside
+        raise UserError(f"{place} is damaged: {error} {remedy}") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])

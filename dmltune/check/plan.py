@@ -36,34 +36,6 @@ class PlannedModel:
 
 
 @dataclass(frozen=True)
-class StoredConfiguration:
-    """A configuration as plan.json has it."""
-
-    key: str
-    labels: tuple[str, ...]
-    values: dict[str, Any]
-    experiment: dict[str, Any]
-
-    def read(self, place: str) -> Configuration:
-        try:
-            experiment = Experiment.from_validated(self.experiment)
-        except UserError as error:
-            raise UserError(f"{place} is damaged: {error}") from None
-        return Configuration(self.key, self.labels, experiment, self.values)
-
-
-@dataclass(frozen=True)
-class StoredPlan:
-    """The fields of plan.json."""
-
-    protocol: str
-    folds: int
-    repeats: int
-    baseline: str | None
-    configurations: tuple[StoredConfiguration, ...]
-
-
-@dataclass(frozen=True)
 class CheckPlan:
     protocol: str
     folds: int
@@ -80,11 +52,10 @@ class CheckPlan:
         require_regular(path)
         remedy = "Restore it from a backup, or choose another --name."
         try:
-            stored = parse(StoredPlan, json.loads(path.read_text(encoding="utf-8")), str(path), remedy)
-            configurations = tuple(each.read(str(path)) for each in stored.configurations)
+            tree = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise UserError(f"{path} is damaged ({type(error).__name__}). {remedy}") from None
-        return cls(**vars(stored) | {"configurations": configurations})
+        return parse(cls, tree, str(path), remedy)
 
     def write(self, folder: Path) -> None:
         replace_file(folder / FILE, self._text().encode())

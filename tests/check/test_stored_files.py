@@ -91,16 +91,19 @@ def test_every_damaged_file_of_a_search_is_one_line(tmp_path: Path) -> None:
     damaged = {
         "truncated": ({"result": text[:15]}, "result.json of run"),
         "binary": ({"result": b"\xff\xfe\x00"}, "result.json of run"),
-        "list": ({"result": "[]"}, "result.json of search 'list' is damaged: it must be a JSON object"),
+        "list": ({"result": "[]"}, "the result of search 'list' is damaged: it must be a JSON object"),
         "key": ({"result": text.replace("space_name", "x")}, "is damaged: space_name: field required"),
         "row": ({"result": text.replace('"number": 0', '"number": "a"')}, "rows.0.number"),
         "gone": ({"result": ""}, "complete, and its artifact result.json is missing"),
         "experiment": ({"experiment": "{"}, "experiment.json of run"),
         "experiment-gone": ({"experiment": ""}, "complete, and its artifact experiment.json is missing"),
-        "experiment-list": ({"experiment": "[]"}, "experiment.json of search 'experiment-list' is damaged"),
+        "experiment-list": (
+            {"experiment": "[]"},
+            "the result of search 'experiment-list' is damaged: an experiment must be",
+        ),
         "experiment-key": (
             {"experiment": '{"lss": 1}'},
-            "experiment.json of search 'experiment-key' is damaged",
+            "the result of search 'experiment-key' is damaged: unknown key 'lss'",
         ),
     }
     for name, (files, message) in damaged.items():
