@@ -1,4 +1,4 @@
-"""The configurations that a check compares: the winner of a search, the reference point, the baseline."""
+"""The configurations of a check: winner of a search, reference point, baseline."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def merged(configurations: Iterable[Configuration]) -> list[Configuration]:
 
 
 def changed(configurations: Iterable[Configuration], overrides: Sequence[str]) -> list[Configuration]:
-    """Return all with the `key=value` overrides. A key that the search varied cannot be changed."""
+    """Return all with `key=value` overrides, which exclude what the search varied."""
     values, configurations = parse_overrides(overrides), list(configurations)
     for key in values:
         if key in ("fold", "seed", "objective.protocol") or key.split(".")[0] in ("search", "baseline"):
@@ -104,7 +104,7 @@ def changed(configurations: Iterable[Configuration], overrides: Sequence[str]) -
 
 
 def validate_configurations(configurations: Sequence[Configuration], baseline: str | None) -> None:
-    """Raise a UserError unless keys are file names, each of one configuration, and all share their data."""
+    """Raise a UserError unless keys are distinct names and all have the same data."""
     if not configurations:
         raise UserError("a check needs a configuration; got none")
     keys = [validated_name(each.key) for each in configurations]

@@ -19,7 +19,7 @@ RESULT, EXPERIMENT = "result.json", "experiment.json"
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """A trial as result.json has it. `best` is its best score on the search's validation classes."""
+    """A trial of result.json; `best` is its best score on the validation classes."""
 
     number: int
     role: str
@@ -42,7 +42,7 @@ class FinishedSearch:
     fingerprint: str  # of the training images
 
     def complete_trials(self) -> list[FinishedTrial]:
-        """Return the points of the space that were trained to the end, best first; not the baseline."""
+        """Return the completed points of the space, best first, without the baseline."""
         sign = -1 if self.mode == "max" else 1
         scored = [
             (sign * trial.best, trial.number, trial)

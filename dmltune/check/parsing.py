@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def parse(kind: type[T], tree: Any, place: str, remedy: str) -> T:
-    """Return the dataclass that the JSON `tree` describes. `place` names the document in messages."""
+    """Return the dataclass of a JSON `tree`; `place` names the document in messages."""
     if not isinstance(tree, dict):
         raise UserError(f"{place} is damaged: it must be a JSON object. {remedy}")
     try:

@@ -1,6 +1,7 @@
-"""The plan of a check: what is trained under its name. It is stored in the check's folder and only grows.
+"""The plan of a check: what is trained under its name.
 
-A later call that requests less leaves nothing out: whatever was measured on test classes is reported.
+It is stored in the check's folder and only grows. A later call that requests less leaves nothing out:
+whatever was measured on test classes is reported.
 """
 
 from __future__ import annotations

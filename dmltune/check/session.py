@@ -45,7 +45,7 @@ from dmltune.train.worker_pool import worker_pool
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`nothing_new`: the check was finished before, so nothing was trained and no test class read."""
+    """`nothing_new`: it was finished before; nothing was trained, no test class read."""
 
     document: CheckDocument
     folder: Path
@@ -72,7 +72,7 @@ def check_configurations(
     locations: Locations,
     log: Callable[[str], None] = lambda text: None,
 ) -> CheckResult:
-    """Train what is missing of configurations × folds × repeats, then measure and compare all of it.
+    """Train what is missing of configurations × folds × repeats, and compare them.
 
     The same name continues where it was stopped; more repeats, folds or configurations under it only add.
     """

@@ -25,7 +25,7 @@ class FinishedCheck:
 
 
 def checks(store: Store, names: Sequence[str] = ()) -> list[FinishedCheck]:
-    """Return all checks, or those of the given names. A name is that of a check or of its search."""
+    """Return all checks, or those with these names (of the check or of its search)."""
     by_name = {check.name: check for check in finished_checks(store, names)}
     for name in names:
         if not any(name in (check.name, check.document.search) for check in by_name.values()):
