@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,11 @@ def test_a_finished_check_is_shown_again_and_its_run_keeps_commit_and_driver(tmp
     assert json.loads((folder / DOCUMENT).read_text())["schema"] == 2
     more = prepare("t", store=store, repeats=2, folds=1)
     assert len(more.plan.members()) == 2 * len(prepared.plan.members())
+    shutil.rmtree(store.artifacts)  # or the store was moved
+    with pytest.raises(
+        UserError, match=r"check 't-check' is complete, and its artifact check\.json is missing"
+    ):
+        checks(store)
 
 
 def test_every_damaged_file_of_a_check_is_one_line(tmp_path: Path) -> None:
