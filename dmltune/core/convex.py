@@ -88,10 +88,7 @@ def convex_hull_overlap(emb_ND: Tensor, labels_N: Tensor) -> float:
 
 @torch.no_grad()
 def hulls_overlap(emb_ND: Tensor, labels_N: Tensor) -> Tensor:
-    """Return (C, C) whether the hulls of two classes have a common point; True on the diagonal.
-
-    One non-negative least-squares problem a pair of classes, in any number of dimensions.
-    """
+    """Return (C, C) whether the hulls of two classes have a common point, in any dimension."""
     points_ND, groups = _groups(emb_ND, labels_N)
     meet_CC = torch.eye(len(groups), dtype=torch.bool)
     for c, own in enumerate(groups):
