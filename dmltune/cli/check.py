@@ -67,10 +67,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.cli.dry_run import validate_resources
     from dmltune.store import Store
 
-    validate_resources(args)
     if args.dry_run:
         return show_plan(args, out)
     from dmltune.check.api import check
@@ -111,8 +109,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def show_plan(args: argparse.Namespace, out: Output) -> int:
     from dmltune.check.api import prepare
     from dmltune.check.baseline_search import baseline_space
+    from dmltune.cli.dry_run import validate_resources
     from dmltune.store import Store
 
+    validate_resources(args)
     store = Store.at(args.store)
     prepared = prepare(
         args.search, top=args.top, repeats=args.repeats, folds=args.folds, name=args.name,

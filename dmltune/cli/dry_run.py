@@ -32,6 +32,7 @@ def validate_resources(args: argparse.Namespace) -> None:
 
 
 def show_plan(chosen: ChosenExperiment, args: argparse.Namespace, out: Output) -> int:
+    validate_resources(args)
     plan = document(chosen, args)
     out.document(plan | chosen.document())
     out.show(*tables(chosen.experiment, plan))

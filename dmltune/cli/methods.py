@@ -69,7 +69,7 @@ def entries(section: str) -> dict[str, Any]:
 
 
 def _first_paragraph(text: str) -> str:
-    """Return the paragraphs up to the first that ends a sentence: a formula may stand in the middle of one."""
+    """Return the paragraphs up to the first that ends a sentence: a formula may interrupt one."""
     paragraphs: list[str] = []
     for paragraph in text.split("\n\n"):
         paragraphs += paragraph.split()

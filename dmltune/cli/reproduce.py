@@ -63,7 +63,7 @@ def add_arguments(parser: Parser) -> None:
         "training of a table",
     )
     parser.add_argument(
-        "--seeds", type=at_least(1), metavar="N", help="studies: number of seeds (default: 3)"
+        "--seeds", type=at_least(1), metavar="N", help="studies: how many seeds (default: 3)"
     )
     parser.add_argument("--steps", type=at_least(1), metavar="N", help="studies: steps of every training")
     parser.add_argument(
@@ -91,8 +91,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.cli.dry_run import validate_resources
-
     for option in OF_TABLES if args.study in STUDIES else OF_STUDIES:
         if getattr(args, option):
             other = f"tables; the study {args.study} has none, leave it out."
@@ -104,13 +102,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
     args.seeds = args.seeds or 3
     if args.study == "synthetic":
         return synthetic(args, out)
-    validate_resources(args)
     return collage(args, out)
 
 
 def table(args: argparse.Namespace, out: Output) -> int:
     """Show what this store has beside the print; with --run train what is missing first."""
-    from dmltune.cli.dry_run import validate_resources
     from dmltune.experiment.files.places import is_path
     from dmltune.experiment.problems import near_or_list
     from dmltune.report.paper_table import paper_table
@@ -123,9 +119,7 @@ def table(args: argparse.Namespace, out: Output) -> int:
     if args.study not in (known := table_names()) and not is_path(args.study):
         hint = near_or_list(args.study, [*STUDIES, *known], "there are")
         raise UserError(f"no study or table {readable(args.study)}{hint}")
-    if args.run:
-        validate_resources(args)
-    else:
+    if not args.run:
         refuse_what_needs_run(args)
     selection = select_table(args.study, args.name, listed(args.rows), listed(args.data))
     store = Store.at(args.store)

@@ -59,12 +59,12 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli import experiment_choice
-    from dmltune.cli.dry_run import show_plan, validate_resources
 
-    validate_resources(args)
     chosen = experiment_choice.choose_experiment(args)
     experiment_choice.show(chosen)
     if args.dry_run:
+        from dmltune.cli.dry_run import show_plan
+
         return show_plan(chosen, args, out)
     from dmltune.cli.boundary import INTERRUPTED
     from dmltune.ledger import Ledger

@@ -52,7 +52,6 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli import experiment_choice
     from dmltune.cli.boundary import INTERRUPTED
-    from dmltune.cli.dry_run import validate_resources
     from dmltune.report.summary import warning
 
     if args.trials != 1:
@@ -60,8 +59,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise UserError(
             f"a training is one trial; --trials was {args.trials}. For more: dmltune search {space}"
         )
-    if args.workers > 1:
-        validate_resources(args)
     chosen = experiment_choice.choose_experiment(args)
     experiment_choice.show(chosen)
     protocol = chosen.experiment.objective.protocol

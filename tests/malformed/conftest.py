@@ -1,0 +1,94 @@
+"""A store with one finished search, made once, and servers that misbehave."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from malformed.case import SMALL
+
+ANSWERS = {
+    "fails": b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
+    "noise": b"\x07\xff\xfe this is no HTTP\r\n\r\n",
+    "mute": b"",
+}
+
+
+@pytest.fixture(scope="session")
+def finished_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the finished search `t` of two tiny trials."""
+    store = tmp_path_factory.mktemp("finished") / "runs"
+    command = ["search", "glyphs-ccp", *SMALL, "--trials", "2", "--name", "t", "--store", str(store)]
+    done = subprocess.run(
+        [sys.executable, "-m", "dmltune", *command], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return store
+
+
+@pytest.fixture
+def copy_store(finished_store: Path) -> Callable[[Path], None]:
+    """Copy the store; MLflow's absolute addresses of artifacts are those of the copy then."""
+
+    def copy(target: Path) -> None:
+        shutil.copytree(finished_store, target)
+        old, new = str(finished_store), str(target)
+        with contextlib.closing(sqlite3.connect(target / "mlflow.db")) as database:
+            for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
+                database.execute(f"update {table} set {column} = replace({column}, ?, ?)", (old, new))
+            database.commit()
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[dict[str, str]]:
+    """Ports on loopback: dead (closed), fails (HTTP 500), noise (no HTTP), mute (never answers)."""
+    with contextlib.ExitStack() as stack:
+        ports = {"dead": str(_port_of(stack.enter_context(socket.socket())))}
+        for name, answer in ANSWERS.items():
+            listener = stack.enter_context(socket.socket())
+            ports[name] = str(_port_of(listener))
+            listener.listen(50)
+            threading.Thread(target=_serve, args=(listener, answer), daemon=True).start()
+        yield ports
+
+
+def _port_of(unbound: socket.socket) -> int:
+    unbound.bind(("127.0.0.1", 0))
+    port: int = unbound.getsockname()[1]
+    return port
+
+
+def _serve(listener: socket.socket, answer: bytes) -> None:
+    open_connections = []  # a mute server holds them
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        if not answer:
+            open_connections.append(connection)
+            continue
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(2)
+            connection.recv(65536)
+            connection.sendall(answer)
+
+
+@pytest.fixture
+def no_folder_is_left_unreadable(tmp_path: Path) -> Iterator[None]:
+    """Give back the modes that a case took away, so that pytest can delete the folder."""
+    yield
+    for root, _, _ in os.walk(tmp_path):
+        with contextlib.suppress(OSError):
+            os.chmod(root, 0o700)
