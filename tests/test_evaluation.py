@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import getpass
+import tempfile
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from data import tiny_layouts
 
-from dmltune import evaluation
-from dmltune.core.checkpoint import ModelDescription
+import dmltune
+from dmltune import tags
 from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
+from dmltune.ledger import Ledger
+from dmltune.models import find_model
+from dmltune.resources import Locations
 from dmltune.store import Store
+from dmltune.tracking import Tracker
 from dmltune.train import inference
 from dmltune.train.build import build_embedder, validate_experiment
+from dmltune.train.test_access import _test_half
 
 SPACE = """
 data: {name: inshop, size: 24}
 backbone: resnet20
 embedding: {dim: 8}
 loss: contrastive
-max_steps: 100
+batch: {size: 4, samples_per_class: 2}
+max_steps: 2
+validate_every: 1
 """
 
 
@@ -42,14 +49,14 @@ def image_set(labels: list[int], query: list[bool] | None) -> ImageSet:
 
 
 def by_loops(
-    emb: list[list[float]], labels: list[int], asks: list[bool], answers: list[bool]
+    emb: list[list[float]], labels: list[int], is_query: list[bool], in_gallery: list[bool]
 ) -> dict[str, float]:
     """P@1, P@R and MAP@R of the queries that have a match, and how many have none."""
     sums, counted, without = np.zeros(3), 0, 0
     for q in range(len(emb)):
-        if not asks[q]:
+        if not is_query[q]:
             continue
-        others = [g for g in range(len(emb)) if answers[g] and g != q]
+        others = [g for g in range(len(emb)) if in_gallery[g] and g != q]
         near = sorted(
             others, key=lambda g: (sum((a - b) ** 2 for a, b in zip(emb[q], emb[g], strict=True)), g)
         )
@@ -66,92 +73,147 @@ def by_loops(
             sum(p for p, hit in zip(precision, matches[:r], strict=True) if hit) / r,
         ]
     names = ("precision_at_1", "r_precision", "map_at_r")
-    found = dict(zip(names, (sums / max(1, counted)).tolist(), strict=True))
-    return {**found, "queries_without_match": float(without)}
+    means = dict(zip(names, (sums / max(1, counted)).tolist(), strict=True))
+    return {**means, "queries_without_match": float(without)}
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_queries_are_ranked_against_the_gallery_only(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    labels, query = rng.integers(0, 5, 40).tolist(), (rng.random(40) < 0.4).tolist()
-    emb_ND = torch.from_numpy(rng.normal(size=(40, 3)))
-    chosen = rng.permutation(40)[:30]
-    images = image_set(labels, query)
-    found = inference.retrieval(emb_ND[torch.from_numpy(chosen)], images, chosen)
-    points, kinds = emb_ND[torch.from_numpy(chosen)].tolist(), [labels[i] for i in chosen]
-    asks = [query[i] for i in chosen]
-    expected = by_loops(points, kinds, asks, [not ask for ask in asks])
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+def test_queries_are_ranked_against_the_gallery_only() -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        labels, query = rng.integers(0, 5, 40).tolist(), (rng.random(40) < 0.4).tolist()
+        emb_ND = torch.from_numpy(rng.normal(size=(40, 3)))
+        chosen = rng.permutation(40)[:30]
+        metrics = inference.retrieval(emb_ND[torch.from_numpy(chosen)], image_set(labels, query), chosen)
+        points, kinds = emb_ND[torch.from_numpy(chosen)].tolist(), [labels[i] for i in chosen]
+        is_query = [query[i] for i in chosen]
+        expected = by_loops(points, kinds, is_query, [not value for value in is_query])
+        assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
-def test_without_queries_every_image_asks_all_others() -> None:
+def test_without_queries_every_image_is_compared_with_all_others() -> None:
     rng = np.random.default_rng(7)
     labels = rng.integers(0, 6, 30).tolist()
     emb_ND = torch.from_numpy(rng.normal(size=(30, 3)))
-    found = inference.retrieval(emb_ND, image_set(labels, None), range(30))
+    metrics = inference.retrieval(emb_ND, image_set(labels, None), range(30))
     expected = by_loops(emb_ND.tolist(), labels, [True] * 30, [True] * 30)
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
-class OneRun:
-    """In place of the tracker: a store with one run that has a model."""
-
-    logged: dict[str, float] = {}
-
-    def __init__(self, store: Store) -> None:
-        self.client = None
-
-    def find(self, name: str) -> Any:
-        return SimpleNamespace(
-            info=SimpleNamespace(run_id="1"), data=SimpleNamespace(tags={"dmltune.search": name})
-        )
-
-    def model_folder(self, run_id: str) -> Path:
-        return Path("unused")
-
-    def log(self, run_id: str, step: int, numbers: dict[str, float]) -> None:
-        OneRun.logged = numbers
-
-    def log_file(self, run_id: str, path: Path) -> None:
-        assert path.stat().st_size > 0
-
-
-def test_in_shop_is_evaluated_queries_against_gallery(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In-Shop, tiny. Nothing is left in the temporary folder."""
     (tmp_path / "tiny.yaml").write_text(SPACE)
-    tiny_layouts.write("inshop", tmp_path, 6, 4)
+    tiny_layouts.write("inshop", tmp_path, 8, 4)
     monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
-    experiment = load_experiment(str(tmp_path / "tiny.yaml"))
-    torch.manual_seed(0)
-    embedder = build_embedder(experiment, "l2").eval()
-    about = ModelDescription(
-        experiment=experiment.to_dict(),
-        data="0" * 16,
-        step=10,
-        validation={},
-        crop_margin=1.0,
-        normalise="l2",
-        **inference.inference_settings(experiment, embedder),
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path
+
+
+def locations(root: Path) -> Locations:
+    return Locations(Store.at(root / "store"), root)
+
+
+def train(root: Path, name: str = "tiny") -> None:
+    experiment = load_experiment(str(root / "tiny.yaml"), ["objective.protocol=halves"])
+    list(dmltune.train(experiment, name=name, store=locations(root).store, data_root=root))
+
+
+def test_a_training_is_evaluated_queries_against_gallery_and_logged_in_its_run(root: Path) -> None:
+    train(root)
+    store, progress = locations(root).store, list[tuple[int, int]]()
+    document = dmltune.evaluate(
+        "tiny", split="test", store=store, data_root=root, progress=lambda *count: progress.append(count)
     )
-    monkeypatch.setattr(evaluation, "Tracker", OneRun)
-    monkeypatch.setattr(inference.checkpoint, "load_model", lambda *given: (embedder.state_dict(), about))
 
-    document = evaluation.evaluate("tiny", split="test", store=Store(tmp_path), data_root=tmp_path)
-
-    test = catalog.load("inshop", "test", tmp_path)
+    test, tracker = catalog.load("inshop", "test", root), Tracker(store)
+    embedder = find_model("tiny", tracker).embedder.eval()
     assert test.query_N is not None
     with torch.no_grad():
         batches = [(embedder(batch), batch) for batch, _ in evaluation_batches(test, range(len(test)), 24)]
-    asks, labels = test.query_N.tolist(), test.labels_N.tolist()
-    answers = [not ask for ask in asks]
-    expected = by_loops(torch.cat([emb for emb, _ in batches]).double().tolist(), labels, asks, answers)
+    is_query, labels = test.query_N.tolist(), test.labels_N.tolist()
+    in_gallery = [not value for value in is_query]
+    expected = by_loops(
+        torch.cat([emb for emb, _ in batches]).double().tolist(), labels, is_query, in_gallery
+    )
     assert {name: document[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     raw = torch.cat([batch[:, :1].flatten(1) for _, batch in batches]).double() / 255
-    expected = by_loops(raw.tolist(), labels, asks, answers)
+    expected = by_loops(raw.tolist(), labels, is_query, in_gallery)
     assert document["raw_pixels"]["map_at_r"] == pytest.approx(expected["map_at_r"], abs=1e-6)
-    assert (document["images"], document["queries"], document["gallery"]) == (24, 6, 18)
-    assert OneRun.logged["test_map_at_r"] == pytest.approx(document["map_at_r"])
+    assert (document["images"], document["queries"], document["gallery"]) == (32, 8, 24)
+    assert "skipped" not in document
+
+    run = tracker.find("tiny")
+    assert run is not None
+    assert run.data.metrics["test_map_at_r"] == pytest.approx(document["map_at_r"])
+    assert "distances_test.png" in {file.path for file in tracker.client.list_artifacts(run.info.run_id)}
+    (entry,) = Ledger(store).entries("tiny")
+    assert (entry.kind, entry.data, entry.run_ids) == ("evaluate", "inshop", (run.info.run_id,))
+    assert progress == sorted(progress)
+    assert progress[-1] == (32, 32)  # the number of images
+    left = {path.name for path in (root / "temporary").iterdir()}
+    assert left <= {f"torchinductor_{getpass.getuser()}"}  # torch's own; the command line avoids it
+
+
+def test_a_model_takes_overrides_of_its_data_alone(root: Path) -> None:
+    train(root)
+    options = {"split": "test", "store": locations(root).store, "data_root": root}
+    whole = dmltune.evaluate("tiny", **options)  # type: ignore[arg-type]
+    few = dmltune.evaluate("tiny", ["data.classes=4"], **options)  # type: ignore[arg-type]
+    assert (whole["classes"], few["classes"]) == (8, 4)
+    with pytest.raises(UserError, match=r"takes overrides of data alone.*got 'loss.margin=1'"):
+        dmltune.evaluate("tiny", ["loss.margin=1"], **options)  # type: ignore[arg-type]
+
+
+def test_images_that_are_missing_or_unreadable_end_the_evaluation_or_are_skipped(root: Path) -> None:
+    train(root)
+    files = catalog.files("inshop", "test", root)[1]
+    whole = dmltune.evaluate("tiny", split="test", store=locations(root).store, data_root=root)
+    files[2].unlink()
+    files[5].write_bytes(files[5].read_bytes()[:100])
+    _test_half.cache_clear()
+    with pytest.raises(UserError, match="missing; fetch it again") as error:
+        dmltune.evaluate("tiny", split="test", store=locations(root).store, data_root=root)
+    assert "\n" not in str(error.value)
+    store = locations(root).store
+    document = dmltune.evaluate("tiny", ["data.missing=skip"], split="test", store=store, data_root=root)
+    assert document["images"] == len(files) - 2
+    assert [
+        name.endswith(file.name) for name, file in zip(document["skipped"], (files[2], files[5]), strict=True)
+    ]
+    assert document["fingerprint"] != whole["fingerprint"]
+
+
+def test_a_run_without_its_model_or_its_winner_is_one_line(root: Path) -> None:
+    train(root)
+    tracker = Tracker(locations(root).store)
+    run = tracker.find("tiny")
+    assert run is not None
+
+    def refused(message: str) -> None:
+        with pytest.raises(UserError, match=message) as error:
+            dmltune.evaluate("tiny", store=locations(root).store, data_root=root)
+        assert "\n" not in str(error.value)
+
+    for name in ("it's", "a\\", "x' or 1=1 --", "\udcff", "%", "a" * 100_000, "~nobody/x.yaml"):
+        with pytest.raises(UserError) as error:
+            dmltune.evaluate(name, store=locations(root).store, data_root=root)
+        assert len(str(error.value).splitlines()) == 1
+        assert len(str(error.value)) < 1000
+    tracker.tag(run.info.run_id, {tags.WINNER: "nosuchrun"})
+    refused("the winner of 'tiny' was deleted from MLflow")
+    tracker.tag(run.info.run_id, {tags.WINNER: "", tags.ROLE: "check"})
+    refused("'tiny' is a check; .* dmltune table tiny")
+    tracker.tag(run.info.run_id, {tags.ROLE: "training"})
+    (model,) = (root / "store" / "artifacts").rglob("model.safetensors")
+    weights = bytearray(model.read_bytes())
+    weights[len(weights) // 2] ^= 1
+    model.write_bytes(weights)
+    refused("model.safetensors")  # one bit flipped
+    model.unlink()
+    refused("cannot be read|no model")
+    tracker.drop_model(run.info.run_id)
+    refused("has no model .dropped: others did better.")
 
 
 FROZEN = """
@@ -163,36 +225,20 @@ max_steps: 100
 """
 
 
-class NoRun:
-    """In place of the tracker: an empty store, which nothing may be written to."""
-
-    def __init__(self, store: Store) -> None:
-        pass
-
-    def find(self, name: str) -> None:
-        return None
-
-    def names(self) -> list[str]:
-        return ["older"]
-
-
 @pytest.fixture
-def own_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def spaces(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`still` learns nothing, `learning` does; the working directory holds them."""
-    (tmp_path / "search_spaces").mkdir()
-    (tmp_path / "search_spaces" / "still.yaml").write_text(FROZEN)
-    (tmp_path / "search_spaces" / "learning.yaml").write_text(SPACE)
-    tiny_layouts.write("inshop", tmp_path, 6, 4)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(evaluation, "Tracker", NoRun)
-    return tmp_path
+    (root / "search_spaces").mkdir()
+    (root / "search_spaces" / "still.yaml").write_text(FROZEN)
+    (root / "search_spaces" / "learning.yaml").write_text(SPACE)
+    monkeypatch.chdir(root)
+    return root
 
 
-def test_a_space_in_which_nothing_learns_is_evaluated_on_the_test_classes(own_spaces: Path) -> None:
-    document = evaluation.evaluate("still", store=Store(own_spaces), data_root=own_spaces)
+def test_a_space_in_which_nothing_learns_is_evaluated_on_the_test_classes(spaces: Path) -> None:
+    document = dmltune.evaluate("still", store=locations(spaces).store, data_root=spaces)
 
-    test = replace(catalog.load("inshop", "test", own_spaces), margin=1.0)
+    test = replace(catalog.load("inshop", "test", spaces), margin=1.0)
     torch.manual_seed(0)
     net = build_embedder(load_experiment("still"), "l2").eval()
     with torch.no_grad():
@@ -200,35 +246,37 @@ def test_a_space_in_which_nothing_learns_is_evaluated_on_the_test_classes(own_sp
             net.backbone((b / 255 - 0.5) / 0.5) for b, _ in evaluation_batches(test, range(len(test)), 24)
         ]
     assert test.query_N is not None
-    asks = test.query_N.tolist()
+    is_query = test.query_N.tolist()
     points = torch.nn.functional.normalize(torch.cat(batches).mean((2, 3))).double().tolist()
-    expected = by_loops(points, test.labels_N.tolist(), asks, [not ask for ask in asks])
+    expected = by_loops(points, test.labels_N.tolist(), is_query, [not value for value in is_query])
     assert {name: document[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     assert (document["name"], document["split"], document["run_id"]) == ("still", "test", "")
     assert "no class was trained or chosen on" in document["note"]
+    assert Tracker(locations(spaces).store).names() == []  # no run is made
+
+    document = dmltune.evaluate(
+        "still", ["data.size=32"], split="validation", store=locations(spaces).store, data_root=spaces
+    )
+    assert (document["split"], document["classes"]) == ("validation", 3)
 
 
-def test_the_split_of_a_space_may_be_asked_for(own_spaces: Path) -> None:
-    document = evaluation.evaluate("still", split="validation", store=Store(own_spaces), data_root=own_spaces)
-    assert (document["split"], document["classes"]) == ("validation", 2)
-
-
-def test_neither_a_run_nor_a_space_that_is_ready_is_one_line(own_spaces: Path) -> None:
+def test_neither_a_run_nor_a_space_that_is_ready_is_one_line(spaces: Path) -> None:
+    train(spaces, "older")
     messages = {
         "learning": "something has to learn first; dmltune train learning",
         "stil": "no search, training or run 'stil' in this store; did you mean 'still'?",
         "qqq": "no search, training or run 'qqq' in this store; there are older",
     }
     for name, message in messages.items():
-        with pytest.raises(UserError) as caught:
-            evaluation.evaluate(name, store=Store(own_spaces), data_root=own_spaces)
-        assert message in str(caught.value)
-        assert "\n" not in str(caught.value)
+        with pytest.raises(UserError) as error:
+            dmltune.evaluate(name, store=locations(spaces).store, data_root=spaces)
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
 
 
-def test_a_space_in_which_nothing_learns_is_not_trained(own_spaces: Path) -> None:
+def test_a_space_in_which_nothing_learns_is_not_trained(spaces: Path) -> None:
     small = ["batch.size=4", "batch.samples_per_class=2"]
     with pytest.raises(UserError, match="nothing in this space learns"):
-        validate_experiment(load_experiment("still", small), own_spaces)
+        validate_experiment(load_experiment("still", small), locations(spaces))
     with pytest.raises(UserError, match=r"set backbone\.frozen_until, or drop data\.views"):
-        validate_experiment(load_experiment("learning", ["data.views=2", *small]), own_spaces)
+        validate_experiment(load_experiment("learning", ["data.views=2", *small]), locations(spaces))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from data import tiny_layouts
 
-from dmltune import evaluation
+import dmltune
 from dmltune.cli.evaluate import tables
 from dmltune.cli.output import Output
 from dmltune.core.clustering import cluster, clustering_metrics
@@ -44,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measured(place: Path, **options: Any) -> dict[str, Any]:
-    return evaluation.evaluate("./still.yaml", store=Store.at(place / "runs"), data_root=place, **options)
+    return dmltune.evaluate("./still.yaml", store=Store.at(place / "runs"), data_root=place, **options)
 
 
 def images_of(place: Path) -> ImageSet:
@@ -86,18 +86,18 @@ def test_pairs_are_judged_by_the_cosine_of_their_points(place: Path) -> None:
     emb = torch.nn.functional.normalize(points(images_of(place)).double())
     scores = [float(emb[a] @ emb[b]) for a, b in chosen]
     same = [number % 2 == 0 for number in range(len(chosen))]
-    found = measured(place, pairs=path)["pairs"]
-    assert (found["accuracy"], found["accuracy_sd"]) == pytest.approx(accuracy(scores, same), abs=1e-12)
-    assert list(found["tar_at_far"]) == ["0.001", "0.0001", "1e-05"]
-    assert list(found["tar_at_far"].values()) == tar_at_far(scores, same, (1e-3, 1e-4, 1e-5))
-    assert (found["same"], found["other"], found["folds"]) == (20, 20, 10)
+    pairs = measured(place, pairs=path)["pairs"]
+    assert (pairs["accuracy"], pairs["accuracy_sd"]) == pytest.approx(accuracy(scores, same), abs=1e-12)
+    assert list(pairs["tar_at_far"]) == ["0.001", "0.0001", "1e-05"]
+    assert list(pairs["tar_at_far"].values()) == tar_at_far(scores, same, (1e-3, 1e-4, 1e-5))
+    assert (pairs["same"], pairs["other"], pairs["folds"]) == (20, 20, 10)
 
 
-def test_without_the_options_neither_is_there(place: Path) -> None:
+def test_without_the_options_the_document_has_neither(place: Path) -> None:
     assert not {"clustering", "pairs"} & set(measured(place))
 
 
-def test_a_mistake_in_the_list_is_told_before_test_classes_are_opened(place: Path) -> None:
+def test_a_mistake_in_the_list_is_an_error_before_test_classes_are_opened(place: Path) -> None:
     path, _ = pair_list(place, count=8)
     with pytest.raises(
         UserError, match=r"must have 10 pairs or more, of both kinds; got 4 of the same and 4"
@@ -112,23 +112,16 @@ def test_a_mistake_in_the_list_is_told_before_test_classes_are_opened(place: Pat
     assert not (place / "runs" / "test_ledger.jsonl").exists()
 
 
-def test_it_takes_the_threads_it_is_told_and_gives_them_back(
+def test_it_uses_the_threads_of_the_environment_and_restores_the_number(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[int] = []
-    embed = evaluation.embed
-
-    def watched(*arguments: Any) -> torch.Tensor:
-        seen.append(torch.get_num_threads())
-        return embed(*arguments)
-
-    monkeypatch.setattr(evaluation, "embed", watched)
+    threads: set[int] = set()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        measured(place)
-        assert (seen, torch.get_num_threads()) == ([1], 3)
+        measured(place, progress=lambda done, total: threads.add(torch.get_num_threads()))
+        assert (threads, torch.get_num_threads()) == ({1}, 3)
     finally:
         torch.set_num_threads(before)
 

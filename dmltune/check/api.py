@@ -18,6 +18,8 @@ from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
 
+__all__ = ["CheckResult", "PreparedCheck", "check", "prepare"]
+
 
 def check(
     search: str,

@@ -1,1 +1,1 @@
-"""The numerical room: torch and numpy only. It knows nothing of Ray, MLflow, Optuna, YAML or the CLI."""
+"""The numerical room: torch and numpy only, without Ray, MLflow, Optuna, YAML and CLI."""

@@ -12,42 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dmltune.core.convex import (
-    active_prototypes,
-    combination_bound,
-    convex_combination,
-    convex_hull_overlap,
-    histogram,
-    hulls_overlap,
-    principal_plane,
-)
+from dmltune.core.convex import convex_combination as convex_combination
+from dmltune.core.convex import histogram as histogram
 from dmltune.core.geometry import covering_radius, pairwise_distance
 from dmltune.core.transforms._centres import other_classes
 from dmltune.core.transforms.sft import rotate
 
-__all__ = [
-    "active_prototypes",
-    "class_divergence",
-    "class_spectra",
-    "class_variances",
-    "combination_bound",
-    "convex_combination",
-    "convex_hull_overlap",
-    "distance_histograms",
-    "geometry",
-    "histogram",
-    "hulls_overlap",
-    "overlap_curve",
-    "principal_plane",
-    "rotation_shift",
-    "similarity",
-    "subspace_overlap",
-]
-
-_BLOCK = 1 << 22
-"""Numbers held at once."""
-_DRAWS = 10_000
-"""Draws of ‖Aσ − σ‖ in figure 6."""
+_BLOCK = 1 << 22  # numbers held at once
+_DRAWS = 10_000  # draws of ‖Aσ − σ‖ in figure 6
 
 
 def subspace_overlap(emb: Tensor, labels: Tensor, k: int) -> float:

@@ -20,17 +20,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-LANES = 32
-"""Blocks of points are filled up to a multiple of this many rows, with points infinitely far."""
+LANES = 32  # blocks of points are filled up to a multiple of this many rows, with points infinitely far
 _UNIT = 2.0**-24
-_SPARE = 8
-"""Least number of candidates held beyond the depth, for those that rounding hides."""
-_SHORT = 64
-"""Up to this many candidates are always sorted; more are sorted once, at the end."""
-_PART = 1024
-"""Dimensions that are summed in one product."""
-_PIECE = 1 << 18
-"""Numbers raised to float64 at once: they stay in the cache."""
+_SPARE = 8  # least number of candidates held beyond the depth, for those that rounding hides
+_SHORT = 64  # up to this many candidates are always sorted; more are sorted once, at the end
+_PART = 1024  # dimensions that are summed in one product
+_PIECE = 1 << 18  # numbers raised to float64 at once: they stay in the cache
 
 
 def raised(x: Tensor, least: torch.dtype = torch.float32) -> Tensor:
@@ -172,7 +167,7 @@ class Best:
     def _pick(self, group_QSM: Tensor, start: int) -> bool:
         """Return False if most groups have a candidate, where picking is no gain."""
         peak_QM = _peaks(group_QSM)
-        if not self.seen:  # as many groups as the depth peak above: so do as many points
+        if not self.seen:  # `deepest` groups peak at the floor or above: as many points score so
             self._raise_floor(slice(None), peak_QM.topk(self.deepest).values)
         row_H, place_H = (peak_QM >= self.floor_Q.unsqueeze(1)).nonzero(as_tuple=True)
         if 2 * len(row_H) > peak_QM.numel():

@@ -11,10 +11,8 @@ from torch import Tensor
 
 from dmltune.core.candidates import Frame, raised, slots
 
-_PIECE = 1 << 18
-"""Differences held at once: they stay in the cache."""
-_TILE = 1 << 21
-"""Float64 products, or coordinates, held at once."""
+_PIECE = 1 << 18  # differences held at once: they stay in the cache
+_TILE = 1 << 21  # float64 products, or coordinates, held at once
 
 
 def squared_distances(query: Tensor, gallery: Tensor, row_P: Tensor, index_P: Tensor) -> Tensor:

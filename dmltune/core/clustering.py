@@ -16,8 +16,7 @@ from torch import Tensor
 _MANY = 1000
 """From this many clusters on, k-means++ is not used: it costs O(N·k·D·log k), hours for 11,316 classes."""
 _ITERATIONS = 300
-_CONVERGED = 1e-5
-"""Relative improvement of the objective below which faiss stops."""
+_CONVERGED = 1e-5  # relative improvement of the objective below which faiss stops
 
 
 def clustering_metrics(labels: Any, assignments: Any) -> dict[str, float]:

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from dmltune.core.geometry import pairwise_distance
 
-_INSIDE = 1e-9
-"""A point this near to a hull, as a share of the size of all points, is in it."""
+_INSIDE = 1e-9  # a point this near to a hull, as a share of the size of all points, is in it
 
 Points = NDArray[np.float64]
 

@@ -23,8 +23,7 @@ __all__ = ["MEASURES", "BatchSource", "Diverged", "Options", "Progress", "Run", 
 
 _POLL_SECONDS = 0.005
 """Several ranks exchange the request to stop at most about this often; short steps stay short."""
-_LOOK_EVERY = 16
-"""Steps between two readings of the loss on an accelerator; each one waits for the device."""
+_LOOK_EVERY = 16  # steps between two readings of the loss on an accelerator; each one waits for the device
 
 
 def fit(
@@ -108,8 +107,11 @@ def _measure(run: Run) -> dict[str, float]:
     _check_finite(run, float(emb_ND.sum()), "embedding")
     values = dict.fromkeys(MEASURES, 0.0)
     if collectives.rank() == 0:
-        found = {**retrieval_metrics(emb_ND, labels_N), "covering_radius": covering_radius(emb_ND, labels_N)}
-        values = {name: found[name] for name in MEASURES}
+        metrics = {
+            **retrieval_metrics(emb_ND, labels_N),
+            "covering_radius": covering_radius(emb_ND, labels_N),
+        }
+        values = {name: metrics[name] for name in MEASURES}
     return {name: collectives.broadcast_number(value) for name, value in values.items()}
 
 
@@ -192,7 +194,7 @@ class _Stop:
         self.steps_left -= 1
         if self.steps_left > 0:
             return False
-        # Rank 0 also says when to ask again: the ranks' clocks differ.
+        # Rank 0 also sends the steps until the next exchange: the clocks of the ranks differ.
         wait = min(100, math.ceil(_POLL_SECONDS / max(1e-6, self.step_seconds))) if self.step_seconds else 1
         answer = collectives.broadcast_number(
             -1.0 if collectives.rank() == 0 and self.should_stop() else wait

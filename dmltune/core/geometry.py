@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_CANCELLED = 1e-2
-"""Squared distances below this share of the squared norms lost digits: they are recomputed."""
-_BLOCK = 1 << 22
-"""Numbers held at once when single entries are computed again."""
+_CANCELLED = 1e-2  # squared distances below this share of the squared norms lost digits: they are recomputed
+_BLOCK = 1 << 22  # numbers held at once when single entries are computed again
 
 
 def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tensor:
@@ -81,7 +79,7 @@ def l2_normalise(x: Tensor) -> Tensor:
     """x / ‖x‖ over the last dimension; zero stays zero, with gradient zero."""
     x = at_least_float32(x)
     norm = _norm(x)
-    zero = norm == 0  # asked this way, a norm that is not a number stays visible in the result
+    zero = norm == 0  # with this test a norm that is not a number gives NaN in the result
     return torch.where(zero, 0, x / torch.where(zero, 1, norm))
 
 

@@ -26,12 +26,10 @@ from dmltune.core import collectives
 from dmltune.core.candidates import LANES, Best, Frame, Points, candidate_count, errors, scores
 from dmltune.core.close_calls import CloseCalls, by_distance, by_keys, squared_distances
 
-_TILE = 1 << 22
-"""Scores held at once."""
+_TILE = 1 << 22  # scores held at once
 _STATE_BYTES = 1 << 27
 """Memory for the candidates of all queries; beyond it queries are finished block by block."""
-_TOGETHER = 256
-"""Queries of one exact search by float64 products."""
+_TOGETHER = 256  # queries of one exact search by float64 products
 
 
 @dataclass(frozen=True)

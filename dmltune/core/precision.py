@@ -15,11 +15,9 @@ from torch import Tensor
 from dmltune.core import collectives
 from dmltune.core.embedder import Embedder
 
-GAIN = 0.05
-"""bfloat16 has to save this share of the time; otherwise float32 is used."""
+GAIN = 0.05  # bfloat16 has to save this share of the time; otherwise float32 is used
 _ROUNDS = 3
-_IMAGES = 8
-"""Images of a batch that are timed on a CPU; an accelerator gets the whole batch."""
+_IMAGES = 8  # images of a batch that are timed on a CPU; an accelerator gets the whole batch
 
 
 def settled(wanted: str, embedder: Embedder, images_B3HW: Tensor) -> str:

@@ -14,8 +14,7 @@ from dmltune.core.objective import Objective
 from dmltune.core.options import Options
 from dmltune.errors import UserError, nearest
 
-MEASURES = ("map_at_r", "precision_at_1", "covering_radius")
-"""The figures of every validation."""
+MEASURES = ("map_at_r", "precision_at_1", "covering_radius")  # the figures of every validation
 
 
 @dataclass(frozen=True)

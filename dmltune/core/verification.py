@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_BLOCK = 1 << 20
-"""Scores processed at once."""
+_BLOCK = 1 << 20  # scores processed at once
 
 
 def tar_at_far(scores: Any, same: Any, fars: Sequence[float]) -> list[float]:

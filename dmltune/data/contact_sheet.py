@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from dmltune.data.files import printable
 from dmltune.data.images import ImageSet, Ints, Pixels, to_pil
-from dmltune.errors import UserError
+from dmltune.errors import UserError, printable
 
 TILE, GAP, LINE = 112, 6, 18  # pixels
 GROUND, INK, EMPTY = (255, 255, 255), (40, 40, 40), (238, 238, 238)
@@ -63,7 +62,7 @@ def _tile(image_HWC: Pixels) -> Image.Image:
 
 def _name(images: ImageSet, label: int, members: Ints, width: int, font: ImageFont.FreeTypeFont) -> str:
     """Return `012.Yellow_headed_Blackbird · birds (56)`, shortened to what fits."""
-    name = printable(images.class_names[label])  # control characters have no glyph
+    name = printable(images.class_names[label])  # the font has no control characters
     if images.category_N is not None and images.category_N[members[0]] >= 0:
         name += f" · {images.category_names[images.category_N[members[0]]]}"
     count = f"  ({int((images.labels_N == label).sum())})"

@@ -1,4 +1,4 @@
-"""Open, lock and show files whose kind and name are not under our control."""
+"""Open and lock files, and turn errors of the system into user errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import errno
 import logging
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +19,6 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 2.0  # a longer wait for another process is logged
 POLL_SECONDS = 0.02
-ESCAPED = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories: controls, stray bytes, line separators
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)  # of some network file systems
 
 
@@ -45,21 +43,6 @@ def _open_regular(file: str, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", file)
     return descriptor
-
-
-def printable(text: str, most: int | None = None) -> str:
-    r"""Return `text` with control characters and bytes that are not UTF-8 as escapes: `\x1b`.
-
-    A text of more than `most` characters is cut.
-    """
-    if most is not None and len(text) > most:
-        text = text[: most - 1] + "…"
-    return "".join(
-        character.encode("unicode_escape").decode().replace("udc", "x")
-        if unicodedata.category(character) in ESCAPED
-        else character
-        for character in text
-    )
 
 
 @contextlib.contextmanager

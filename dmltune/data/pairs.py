@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmltune.data.catalog._files import Source, dense
-from dmltune.data.files import open_regular, printable
+from dmltune.data.files import open_regular
 from dmltune.data.images import ImageSet, Ints
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 
 LFW = Source("lfw", ("lfw",), (("pairs.txt",),))
 FACES, COMPARED = "meta/ijbc_face_tid_mid.txt", "meta/ijbc_template_pair_label.txt"
@@ -135,7 +135,7 @@ def read_pairs(path: Path) -> Pairs:
         return ijbc(folder)
     raise UserError(
         "--pairs must be LFW's pairs.txt, the folder of IJB-C, or a CSV file with the columns "
-        f"{','.join(COLUMNS)}; got {printable(str(path), 200)}"
+        f"{','.join(COLUMNS)}; got {readable(str(path))}"
     )
 
 

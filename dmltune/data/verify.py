@@ -19,7 +19,7 @@ import numpy as np
 
 from dmltune.data import catalog
 from dmltune.data.decoding import UnreadableImageError, opened
-from dmltune.data.files import open_regular, printable
+from dmltune.data.files import open_regular
 from dmltune.data.images import ImageSet, Part
 from dmltune.errors import UserError
 
@@ -30,7 +30,7 @@ BEGINNINGS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"RIFF
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a file or, without a file, with a part. `text` is printable."""
+    """What is wrong with a file or, without a file, with a part."""
 
     part: Part
     kind: Kind
@@ -169,7 +169,7 @@ def _read_images(images: ImageSet, indices: range, faults: list[Fault]) -> int:
     try:
         images.read(indices)
     except UserError as error:
-        faults.append(Fault(images.part, "unreadable", None, printable(str(error))))
+        faults.append(Fault(images.part, "unreadable", None, str(error)))
     return len(indices)
 
 
@@ -181,7 +181,7 @@ def _in_both(train: Sequence[Path], test: Sequence[Path], states: dict[Path, Fil
         if digest and digest in first:
             other = first[digest]
             text = "listed in train too" if other == file else f"the same bytes as {other} in train"
-            yield Fault("test", "in both parts", file, printable(text))
+            yield Fault("test", "in both parts", file, text)
 
 
 def _half(images: ImageSet) -> Half:

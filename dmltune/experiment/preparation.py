@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from dmltune.experiment import tree as trees
-from dmltune.experiment.files.document import LARGEST_INT, unreadable
+from dmltune.experiment.files.document import LARGEST_INT, MAX_DEPTH, unreadable
 from dmltune.experiment.problems import Path, Problem, dotted, kind_of, one_line, show, unknown
 from dmltune.experiment.space.parameter import Parameter, is_scalar
 
@@ -27,17 +27,17 @@ def prepared(tree: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
     """Return a copy with long forms, default names and a canonical `search`; refuse keys not in `known`."""
     if not isinstance(tree, Mapping):
         raise Problem(f"an experiment must be a mapping; got {kind_of(tree)}.")
+    _validate_plain(tree)
     complete: dict[str, Any] = {}
     trees.lay_over(complete, tree)
     complete.pop("extends", None)
     for key in complete:
-        section = str(key).split(".")[0]
+        section = key.split(".")[0]
         if section != key and section in (*trees.SECTIONS, *trees.SEARCH_COMPONENTS):
             nested = show(trees.nested(tuple(key.split(".")), complete[key]))[1:-1]
             raise Problem(f"a dotted key is for search and the command line. Write '{nested}'.", (key,))
         if key not in known:
-            raise Problem(unknown(key, [*known, "extends"]), (str(key),))
-    _validate_scalars(complete, ())
+            raise Problem(unknown(key, [*known, "extends"]), (key,))
     for section, name in DEFAULT_NAMES.items():
         value = complete.setdefault(section, {"name": name})
         if isinstance(value, dict):
@@ -76,17 +76,24 @@ def _prepare_search(complete: dict[str, Any]) -> None:
             )
 
 
-def _validate_scalars(value: Any, path: Path) -> None:
+def _validate_plain(value: Any, path: Path = ()) -> None:
     """Refuse what JSON, YAML and the trackers do not take: values may come from a program."""
+    where = one_line(dotted(path), 100)
+    if len(path) > MAX_DEPTH:
+        raise Problem(f"{where} is nested deeper than {MAX_DEPTH} levels. Flatten it.", path)
     if isinstance(value, Mapping):
         for key, item in value.items():
-            _validate_scalars(item, (*path, str(key)))
+            if not isinstance(key, str) or unreadable(key):
+                raise Problem(f"a key must be a text of printable characters; got {show(key)}.", path)
+            _validate_plain(item, (*path, key))
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            _validate_scalars(item, (*path, str(index)))
+            _validate_plain(item, (*path, str(index)))
+    elif value is not None and not isinstance(value, (bool, int, float, str)):
+        raise Problem(f"{where} must be a plain value; got {show(value)}.", path)
     elif isinstance(value, float) and not is_scalar(value):
-        raise Problem(f"{dotted(path)} must be a finite number; got {value!r}.", path)
+        raise Problem(f"{where} must be a finite number; got {value!r}.", path)
     elif isinstance(value, int) and abs(value) > LARGEST_INT:
-        raise Problem(f"{dotted(path)} must fit 64 bits; got a larger number.", path)
+        raise Problem(f"{where} must fit 64 bits; got a larger number.", path)
     elif isinstance(value, str) and (reason := unreadable(value)):
-        raise Problem(f"{dotted(path)}: {reason}", path)
+        raise Problem(f"{where}: {reason}", path)

@@ -156,7 +156,7 @@ def _remedy(rule: str, value: Any) -> str:
     if value is None or isinstance(value, Mapping):
         return ""
     if rule == _RULES["string"] and not isinstance(value, list):
-        return f" Quote it: '{value}'."
+        return f" Quote it: '{show(value, 40)}'."
     return f" Write [{show(value)}]." if rule == _RULES["list"] else ""
 
 

@@ -89,10 +89,10 @@ class Table(Section):
     trainings: str = ""
     notes: list[str] = []
     overrides: Overrides = []
-    data: dict[str, DataSet] = Field(min_length=1)
+    data: dict[str, DataSet]
     columns: dict[str, PaperColumn] = {}
     parts: dict[str, Part] = {}
-    rows: dict[str, PaperRow] = Field(min_length=1)
+    rows: dict[str, PaperRow]
 
     def columns_of(self, data: str) -> Mapping[str, PaperColumn]:
         return self.data[data].columns or self.columns
@@ -205,6 +205,9 @@ def _read(name: str | File) -> tuple[Table, Callable[[tuple[str, ...]], str]]:
             table = Table.model_validate(document.tree)
         except ValidationError as error:
             raise problem_of(error, Table) from None
+        for key in ("data", "rows"):
+            if not getattr(table, key):
+                raise Problem(f"a table needs {key}; got none. Add at least one.", (key,))
         for data in table.data:
             if not table.columns_of(data):
                 raise Problem(

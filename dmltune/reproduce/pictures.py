@@ -37,15 +37,20 @@ def _space(axis: Axes, outcome: SyntheticResult) -> None:
         corners = points[ConvexHull(points, qhull_options="QJ").vertices]
         axis.fill(*corners.T, color=colours[label], alpha=0.35, lw=1.0)
         names = (None, None) if label else ("samples", "tokens of a class")
-        axis.scatter(*points.T, color=[colours[label]], s=5, lw=0, label=names[0])
+        axis.scatter(points[:, 0], points[:, 1], color=[colours[label]], s=5, lw=0, label=names[0])
         tokens = own[TOKENS_EACH * label : TOKENS_EACH * (label + 1)]
-        edge = {"edgecolors": "black", "lw": 0.4}
-        axis.scatter(*tokens.T, color=[colours[label]], marker="^", s=28, label=names[1], **edge)
+        axis.scatter(
+            tokens[:, 0], tokens[:, 1], color=[colours[label]], marker="^", s=28, edgecolors="black", lw=0.4,
+            label=names[1],
+        )  # fmt: skip
     shared = outcome.tokens_TD[TOKENS_EACH * CLASSES :].numpy()
-    axis.scatter(*shared.T, color="black", marker="X", s=48, label="shared tokens", zorder=3)
+    axis.scatter(shared[:, 0], shared[:, 1], color="black", marker="X", s=48, label="shared tokens", zorder=3)
     if outcome.prototypes_MD is not None:
         prototypes = outcome.prototypes_MD.numpy()
-        axis.scatter(*prototypes.T, color="red", marker="+", s=30, lw=0.9, label="prototypes", zorder=3)
+        axis.scatter(
+            prototypes[:, 0], prototypes[:, 1], color="red", marker="+", s=30, lw=0.9, label="prototypes",
+            zorder=3,
+        )  # fmt: skip
     axis.set_aspect("equal")
     axis.set_xlim(-BOUND * 1.08, BOUND * 1.08)
     axis.set_ylim(-BOUND * 1.08, BOUND * 1.08)

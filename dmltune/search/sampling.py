@@ -10,7 +10,7 @@ is stored with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +28,8 @@ from dmltune.errors import UserError
 from dmltune.experiment.space.parameter import Parameter
 from dmltune.experiment.space.search_space import SearchSpace
 
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
 ASKS = 20  # forbidden or repeated points of the sampler before random ones are drawn
 DRAWS = 10_000
 
@@ -42,15 +44,23 @@ class Proposal:
 
 
 class Proposer:
-    """Proposes points of one space with one sampler."""
+    """Proposes points of one space.
+
+    Every proposal has a sampler of its own, seeded by the number of trials before it: Optuna's samplers cache
+    what they know of a study, and a resumed search proposes what an undisturbed one would.
+    """
 
     def __init__(
-        self, space: SearchSpace, sampler: BaseSampler, mode: Literal["max", "min"], seed: int
+        self,
+        space: SearchSpace,
+        make_sampler: Callable[[int], BaseSampler],
+        mode: Literal["max", "min"],
+        seed: int,
     ) -> None:
         self._space = space
         self._direction: Literal["maximize", "minimize"] = "maximize" if mode == "max" else "minimize"
-        self._sampler = sampler
-        self._random = RandomSampler(seed=seed + 1)
+        self._make_sampler = make_sampler
+        self._seed = seed
 
     def propose(
         self, trials: Sequence[FrozenTrial], study_attributes: Mapping[str, Any] | None = None
@@ -58,7 +68,9 @@ class Proposer:
         """Return a point that no rule forbids and no trial has tried; None when a finite space has no
         more."""
         tried = [trial.params for trial in trials]
-        for sampler, times in ((self._sampler, ASKS), (self._random, DRAWS)):
+        seed = self._seed + 1000 * len(trials)
+        samplers = ((self._make_sampler(seed), ASKS), (RandomSampler(seed=seed + 1), DRAWS))
+        for sampler, times in samplers:
             study = optuna.create_study(direction=self._direction, sampler=sampler)
             study.add_trials(trials)
             for key, value in (study_attributes or {}).items():

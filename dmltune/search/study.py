@@ -22,7 +22,6 @@ class Study:
     """One study. Trials are addressed by their number, which is also their number in MLflow."""
 
     def __init__(self, store: Store, name: str, mode: str) -> None:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         if store.owns_studies:
             store.require_database(DATABASE)
         url = store.optuna_url

@@ -84,10 +84,13 @@ def _searcher(
         untrained = records.untrained.get(point)
         return Order.of(order_id, point, folder, locations, pool.plan.threads, untrained=untrained)
 
-    # a resumed search does not draw the same points again
-    seed = experiment.seed + 1000 * len(records.trials())
     sampler = samplers.load(experiment.sampler.name, **experiment.sampler.parameters)
-    proposer = Proposer(experiment.space, sampler.build(points, seed), experiment.objective.mode, seed)
+    proposer = Proposer(
+        experiment.space,
+        lambda seed: sampler.build(points, seed),
+        experiment.objective.mode,
+        experiment.seed,
+    )
     address = {"broker": BROKER, "namespace": pool.session.namespace}
     dispatch = Dispatch(make_order, pool.close, address, pool.plan.concurrent)
     return StudySearcher(

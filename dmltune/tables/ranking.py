@@ -71,7 +71,7 @@ def p_value(left: Scores, right: Scores) -> float | None:
     (ours, folds), (base, base_folds) = (
         (np.array(list(side.values())), np.array([fold for fold, _ in side])) for side in (left, right)
     )
-    comparison = compare_scores(ours, base, folds, LEVEL, base_fold_M=base_folds)
-    if math.isnan(comparison.effect_size) or math.isnan(comparison.p):
+    if np.ptp(ours) == np.ptp(base) == 0:
         return None  # equal scores say nothing about other seeds
-    return comparison.p
+    p = compare_scores(ours, base, folds, LEVEL, base_fold_M=base_folds).p
+    return p if math.isfinite(p) else None

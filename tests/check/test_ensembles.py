@@ -42,14 +42,14 @@ def test_every_collection_takes_one_model_of_every_fold_and_puts_their_points_si
     generator = torch.Generator().manual_seed(0)
     labels = [0, 0, 0, 1, 1, 2, 2, 2, 2, 3]
     emb_FR = [[torch.randn(10, 3, generator=generator) for _ in range(2)] for _ in range(3)]
-    found = ensemble(emb_FR, image_set(labels), 0.95)["map_at_r"]
+    result = ensemble(emb_FR, image_set(labels), 0.95)["map_at_r"]
     scores = [
         map_at_r_by_loops(torch.cat(models, 1).double().tolist(), labels)
         for models in itertools.product(*emb_FR)
     ]
-    assert (found["collections"], found["dim"]) == (8, 9)
-    assert found["mean"] == pytest.approx(statistics.fmean(scores), abs=1e-9)
-    assert found["low"] < found["mean"] < found["high"]
+    assert (result.collections, result.dim) == (8, 9)
+    assert result.mean == pytest.approx(statistics.fmean(scores), abs=1e-9)
+    assert (result.low or 1) < result.mean < (result.high or 0)
 
 
 def test_large_sets_are_measured_with_the_models_of_one_seed_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,25 +57,25 @@ def test_large_sets_are_measured_with_the_models_of_one_seed_only(monkeypatch: p
     generator = torch.Generator().manual_seed(1)
     labels = [0, 0, 1, 1, 2, 2]
     emb_FR = [[torch.randn(6, 2, generator=generator) for _ in range(3)] for _ in range(2)]
-    found = ensemble(emb_FR, image_set(labels), 0.95)["map_at_r"]
+    result = ensemble(emb_FR, image_set(labels), 0.95)["map_at_r"]
     scores = [
         map_at_r_by_loops(torch.cat([models[r] for models in emb_FR], 1).double().tolist(), labels)
         for r in range(3)
     ]
-    assert found["collections"] == 3
-    assert found["mean"] == pytest.approx(statistics.fmean(scores), abs=1e-9)
+    assert result.collections == 3
+    assert result.mean == pytest.approx(statistics.fmean(scores), abs=1e-9)
     half = 4.302652729749464 * statistics.stdev(scores) / 3**0.5  # t of 2 degrees of freedom at 97.5 %
-    assert found["high"] - found["mean"] == pytest.approx(half)
+    assert (result.high or 0) - (result.mean or 0) == pytest.approx(half)
     few = ensemble(emb_FR, image_set(labels, query=[True, False] * 3), 0.95)
-    assert few["map_at_r"]["collections"] == 9  # three queries
+    assert few["map_at_r"].collections == 9  # three queries
 
 
 def test_one_model_a_fold_has_a_mean_and_no_interval_and_a_fold_without_any_has_nothing() -> None:
     emb_FR = [[torch.eye(4)], [torch.eye(4)]]
-    found = ensemble(emb_FR, image_set([0, 0, 1, 1]), 0.95)["map_at_r"]
-    assert (found["low"], found["high"], found["collections"]) == (None, None, 1)
+    result = ensemble(emb_FR, image_set([0, 0, 1, 1]), 0.95)["map_at_r"]
+    assert (result.low, result.high, result.collections) == (None, None, 1)
     assert ensemble([[torch.eye(4)], []], image_set([0, 0, 1, 1]), 0.95) == {}
-    assert collections([3, 2], everything=False) == [(0, 0), (1, 1)]
+    assert collections([3, 2], every=False) == [(0, 0), (1, 1)]
 
 
 @pytest.mark.parametrize("interaction", [0.0, 0.5])
@@ -83,7 +83,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(interaction: float) -
     """A collection's score: the models' own parts, and a part of the combination."""
     rng = np.random.default_rng(3)
     folds, repeats, simulations = 4, 3, 600
-    chosen = collections([repeats] * folds, everything=True)
+    chosen = collections([repeats] * folds, every=True)
     covered = 0
     for _ in range(simulations):
         parts = rng.normal(size=(folds, repeats))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dmltune.check.configurations import Configuration, changed, digest, key_of, merged
-from dmltune.check.plan import CheckPlan, planned, protocol_for
+from dmltune.check.configurations import Configuration, changed, digest, key_of_label, merged
+from dmltune.check.plan import CheckPlan
+from dmltune.check.request import CheckRequest, protocol_for
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 
@@ -24,11 +25,15 @@ REFERENCE = configuration("reference", "loss.neg_margin=0.6")
 BASELINE = configuration("baseline")
 
 
-def plan(*given: Configuration, before: CheckPlan | None = None, **asked: int) -> CheckPlan:
-    baseline = key_of(given, "baseline")
-    return planned(
-        "birds-check", before, list(given), baseline, "fair", asked.get("folds"), asked.get("repeats")
-    )
+def plan(
+    *given: Configuration,
+    before: CheckPlan | None = None,
+    baseline: str | None = None,
+    protocol: str = "fair",
+    **size: int,
+) -> CheckPlan:
+    baseline = baseline or key_of_label(given, "baseline")
+    return CheckRequest("birds-check", given, baseline, "glyphs", "a test", **size).extend(before, protocol)
 
 
 def test_every_configuration_is_trained_for_every_fold_and_seed_under_the_protocol_of_the_check() -> None:
@@ -75,7 +80,7 @@ def test_another_winner_under_the_same_name_is_refused_with_the_difference() -> 
         plan(other, BASELINE, before=before)
 
 
-def test_what_is_there_under_another_key_is_not_trained_twice() -> None:
+def test_a_configuration_with_another_key_is_not_trained_twice() -> None:
     before = plan(WINNER, REFERENCE, BASELINE)
     second = Configuration("trial-0000", ("trial 0", "reference point"), REFERENCE.experiment)
     after = plan(WINNER, second, BASELINE, before=before)
@@ -86,37 +91,29 @@ def test_what_is_there_under_another_key_is_not_trained_twice() -> None:
 
 def test_another_baseline_or_protocol_under_the_same_name_is_refused() -> None:
     before = plan(WINNER, BASELINE)
-    with pytest.raises(UserError, match="compares with baseline; now it would be winner"):
-        planned("birds-check", before, [WINNER, BASELINE], "winner", "fair", None, None)
-    with pytest.raises(UserError, match="was begun under protocol fair; now it is ablation"):
-        planned("birds-check", before, [WINNER, BASELINE], "baseline", "ablation", None, None)
+    with pytest.raises(UserError, match="compares with baseline, and now it would be winner"):
+        plan(WINNER, BASELINE, before=before, baseline="winner")
+    with pytest.raises(UserError, match="has protocol fair, and now it would be ablation"):
+        plan(WINNER, BASELINE, before=before, protocol="ablation")
 
 
-@pytest.mark.parametrize(
-    ("folds", "repeats", "message"), [(5, 1, "1 to 4"), (0, 1, "1 to 4"), (1, 0, "1 to 999; got 0")]
-)
-def test_more_folds_than_the_protocol_has_are_one_line(folds: int, repeats: int, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        plan(WINNER, folds=folds, repeats=repeats)
+def test_more_folds_than_the_protocol_has_are_one_line() -> None:
+    for folds, repeats, message in ((5, 1, "1 to 4"), (0, 1, "1 to 4"), (1, 0, "1 to 999; got 0")):
+        with pytest.raises(UserError, match=message):
+            plan(WINNER, folds=folds, repeats=repeats)
 
 
-@pytest.mark.parametrize(
-    ("classes", "protocol"), [(150, "fair"), (8, "fair"), (7, "ablation"), (6, "ablation"), (5, "halves")]
-)
-def test_the_protocol_is_fair_or_the_next_smaller_one_that_has_enough_classes(
-    classes: int, protocol: str
-) -> None:
-    experiment = load_experiment("glyphs", [f"data.classes={classes}", "objective.protocol=tuning"])
-    found, note = protocol_for(experiment, None)
-    assert found == protocol
-    assert (note == "") == (protocol == "fair")
-    if note:
-        assert f"{classes} training classes are too few for protocol fair (8): {protocol} is used" == note
+def test_the_protocol_is_fair_or_the_next_smaller_one_that_has_enough_classes() -> None:
+    expected = {150: "fair", 8: "fair", 7: "ablation", 6: "ablation", 5: "halves"}
+    for classes, protocol in expected.items():
+        experiment = load_experiment("glyphs", [f"data.classes={classes}", "objective.protocol=tuning"])
+        note = f"{classes} training classes are too few for protocol fair (8): {protocol} is used"
+        assert protocol_for(experiment, None) == (protocol, "" if protocol == "fair" else note)
 
 
 def test_a_data_set_made_for_one_protocol_keeps_it() -> None:
-    found, note = protocol_for(load_experiment("collage", ["data.classes=18"]), None)
-    assert found == "ablation"
+    protocol, note = protocol_for(load_experiment("collage", ["data.classes=18"]), None)
+    assert protocol == "ablation"
     assert "has classes for protocol ablation alone" in note
 
 
@@ -135,16 +132,16 @@ def test_equal_configurations_are_one_with_all_their_labels() -> None:
     twin = Configuration("reference", ("reference point",), WINNER.experiment)
     (one,) = merged([WINNER, twin])
     assert (one.key, one.labels) == ("winner", ("winner", "reference point"))
-    assert key_of([one], "reference point") == "winner"
+    assert key_of_label([one], "reference point") == "winner"
 
 
 def test_overrides_change_all_alike_but_not_what_the_search_varied() -> None:
     shorter = changed([WINNER, BASELINE], ["max_steps=90", "batch.size=32"])
     assert {one.experiment.max_steps for one in shorter} == {90}
     assert shorter[0].experiment.get("loss.neg_margin") == 0.7
-    with pytest.raises(UserError, match=r"loss\.neg_margin is what the configurations differ in"):
+    with pytest.raises(UserError, match=r"the configurations differ in loss\.neg_margin"):
         changed([WINNER, BASELINE], ["loss.neg_margin=0.5"])
-    with pytest.raises(UserError, match="seed belongs to the check itself"):
+    with pytest.raises(UserError, match="seed is set by the check"):
         changed([WINNER], ["seed=3"])
     with pytest.raises(UserError, match="did you mean 'max_steps'"):
         changed([WINNER], ["max_step=3"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dmltune.core import convex
-from dmltune.core.analysis import (
+from dmltune.core.convex import (
     active_prototypes,
     combination_bound,
     convex_combination,

@@ -17,6 +17,7 @@ from dmltune.core import (
     clustering,
     components,
     confusions,
+    convex,
     geometry,
     losses,
     poolings,
@@ -123,7 +124,7 @@ SURFACE: dict[str, Callable[[], Any]] = {
         analysis.distance_histograms(X, LABELS),
         analysis.histogram(X, Y),
         analysis.convex_combination(X, Y),
-        analysis.convex_hull_overlap(analysis.principal_plane(X), LABELS),
+        convex.convex_hull_overlap(convex.principal_plane(X), LABELS),
     ],
     "confusions": lambda: [
         confusions.per_class(X[:, 0], LABELS),

@@ -54,7 +54,7 @@ def test_a_list_cut_short_is_one_clear_line(tmp_path: Path) -> None:
     folder = tiny_layouts.write("inshop", tmp_path, 2, 2)
     lines = (folder / "Eval" / LIST).read_text().splitlines()
     (folder / "Eval" / LIST).write_text("\n".join(lines[:-1]))
-    with pytest.raises(UserError, match=r"partition\.txt claims 8 images and lists 7; fetch In-shop"):
+    with pytest.raises(UserError, match=r"partition\.txt claims '8' images and lists 7; fetch In-shop"):
         catalog.load("inshop", "train", tmp_path)
 
 

@@ -31,7 +31,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 def message(write: Write) -> Callable[..., str]:
     """The one line that loading search_spaces/mine.yaml with this content ends with."""
 
-    def said(text: str, *overrides: str) -> str:
+    def message_of(text: str, *overrides: str) -> str:
         write("mine", text)
         with pytest.raises(UserError) as caught:
             load_experiment("mine", overrides)
@@ -39,4 +39,4 @@ def message(write: Write) -> Callable[..., str]:
         assert len(str(caught.value)) < 400
         return str(caught.value)
 
-    return said
+    return message_of

@@ -196,9 +196,9 @@ def test_a_wrong_file_is_told(message: Message, text: str, expected: str) -> Non
     ],
 )
 def test_a_wrong_override_is_told_with_the_override(message: Message, override: str, expected: str) -> None:
-    said = message("extends: cub-ccp\n", override)
-    assert said.startswith(f"override '{' '.join(override.split())}': ")
-    assert expected in said
+    line = message("extends: cub-ccp\n", override)
+    assert line.startswith(f"override '{' '.join(override.split())}': ")
+    assert expected in line
 
 
 def test_of_two_keys_that_do_not_fit_the_one_written_last_is_blamed(message: Message) -> None:
@@ -219,9 +219,9 @@ def test_a_mistake_in_a_base_names_the_base(write: Callable[..., Path], message:
 def test_a_circle_of_three_files_shows_the_way(write: Callable[..., Path], message: Message) -> None:
     write("one", "extends: two\n")
     write("two", "extends: mine\n")
-    said = message("extends: one\n")
-    assert said.startswith("search_spaces/two.yaml:1: extends goes in a circle: ")
-    assert "mine.yaml → search_spaces/one.yaml → search_spaces/two.yaml → search_spaces/mine.yaml" in said
+    line = message("extends: one\n")
+    assert line.startswith("search_spaces/two.yaml:1: extends goes in a circle: ")
+    assert "mine.yaml → search_spaces/one.yaml → search_spaces/two.yaml → search_spaces/mine.yaml" in line
 
 
 def test_a_file_outside_the_working_directory_is_named_in_full(
@@ -322,10 +322,10 @@ def test_no_mixture_of_lines_and_overrides_ends_in_anything_but_one_line(
     write: Callable[..., Path], lines: list[str], overrides: list[str]
 ) -> None:
     write("mine", "\n".join(lines))
-    said = ""
+    line = ""
     try:
         experiment = load_experiment("mine", overrides)
         assert type(experiment).from_dict(experiment.to_dict()) == experiment
     except UserError as error:
-        said = str(error)
-    assert "\n" not in said
+        line = str(error)
+    assert "\n" not in line

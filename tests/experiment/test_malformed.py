@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,3 +184,32 @@ def test_a_job_that_could_not_be_submitted_names_its_file(write: Write, line: st
     with pytest.raises(UserError) as caught:
         load_job("mine")
     assert str(caught.value).startswith(f"jobs/mine.yaml:2: {expected}")
+
+
+ODD = [
+    *(None, True, -1, 2**63 - 1, 10**400, 1e300, float("nan"), "", "a" * 5000, "\x00", "\ud800", "\x1b[31m"),
+    *([], [None], [[]], {}, {"name": 1}, {1: 2}, {"": 1}, {"a": {"b": 1}}, b"x", object(), {"float": [1, 2]}),
+    *({"int": [1, 2**62]}, {"choice": [1, [2]]}, "pml/Nope", "timm/nope", "../x", "a.b >= 2"),
+]
+
+
+def test_no_odd_value_in_a_tree_ends_in_anything_but_one_line() -> None:
+    random_numbers = random.Random(0)
+    trees = [load_experiment(name).to_dict() for name in ("glyphs-ccp", "cub-losses", "cub-sft")]
+    lines = set()
+    for _ in range(600):
+        tree = copy.deepcopy(random_numbers.choice(trees))
+        node = tree
+        while True:
+            key = random_numbers.choice(list(node))
+            if not (isinstance(node[key], dict) and node[key]) or random_numbers.random() < 0.3:
+                break
+            node = node[key]
+        node[random_numbers.choice([key, key, 1, "x"])] = random_numbers.choice(ODD)
+        for read in (Experiment.from_dict, Experiment.from_validated):
+            try:
+                read(tree)
+            except UserError as error:
+                lines.add(str(error))
+    assert len(lines) > 100
+    assert not [line for line in lines if not line.isprintable() or len(line) >= 500]

@@ -67,22 +67,22 @@ def test_presets_are_no_setting_of_a_run(write: Write) -> None:
     ],
 )
 def test_a_wrong_preset_is_told_with_its_line(message: Message, text: str, expected: str) -> None:
-    said = message(f"extends: glyphs\n{text}\n")
-    assert said.startswith(f"{FILE}:2: ")
-    assert expected in said
+    line = message(f"extends: glyphs\n{text}\n")
+    assert line.startswith(f"{FILE}:2: ")
+    assert expected in line
 
 
 def test_a_loss_with_proxies_of_its_own_takes_no_references(message: Message) -> None:
-    said = message("extends: glyphs\nloss: proxy_anchor\nreferences: ccp\n")
-    assert said == (
+    line = message("extends: glyphs\nloss: proxy_anchor\nreferences: ccp\n")
+    assert line == (
         f"{FILE}:3: loss proxy_anchor compares with proxies of its own and takes no references ccp; "
         "use references: batch, or a pair loss such as contrastive."
     )
 
 
 def test_the_zero_shot_loss_needs_a_pooling_with_attributes(message: Message) -> None:
-    said = message("extends: glyphs\nzero_shot: {weight: 0.1}\n")
-    assert said.startswith(
+    line = message("extends: glyphs\nzero_shot: {weight: 0.1}\n")
+    assert line.startswith(
         f"{FILE}:2: zero_shot.weight 0.1 needs a pooling with attributes; gap has none; use"
     )
     assert load_experiment("glyphs", ["zero_shot.weight=0.1", "pooling=gsp"]).get("zero_shot.ridge") == 0.05

@@ -76,9 +76,9 @@ Message = Callable[..., str]
     ],
 )
 def test_a_wrong_search_specification_is_told(message: Message, spec: str, expected: str) -> None:
-    said = message(f"extends: cub-ccp\nsearch:\n  loss.neg_margin: {spec}\n")
-    assert said.startswith(f"{FILE}:3: ")
-    assert expected in said
+    line = message(f"extends: cub-ccp\nsearch:\n  loss.neg_margin: {spec}\n")
+    assert line.startswith(f"{FILE}:3: ")
+    assert expected in line
 
 
 @pytest.mark.parametrize(
@@ -137,6 +137,6 @@ def test_a_wrong_search_specification_is_told(message: Message, spec: str, expec
 def test_a_space_that_cannot_be_searched_is_told_before_the_search(
     message: Message, text: str, expected: str
 ) -> None:
-    said = message(f"extends: cub-ccp\n{text}\n")
-    assert said.startswith(f"{FILE}:2: ")
-    assert expected in said
+    line = message(f"extends: cub-ccp\n{text}\n")
+    assert line.startswith(f"{FILE}:2: ")
+    assert expected in line

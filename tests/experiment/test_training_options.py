@@ -30,7 +30,7 @@ def test_the_keys_reach_the_training_and_survive_a_round_trip() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "line"),
     [
         ("optimizer: {clip_norm: 0}", f"{FILE}:2: optimizer.clip_norm must be above 0"),
         ("optimizer: {ema: 1.0}", f"{FILE}:2: optimizer.ema must be below 1"),
@@ -44,8 +44,8 @@ def test_the_keys_reach_the_training_and_survive_a_round_trip() -> None:
         ),
     ],
 )
-def test_a_mistake_is_one_line_with_its_place(message: Message, text: str, said: str) -> None:
-    assert message(f"extends: glyphs\n{text}\n").startswith(said)
+def test_a_mistake_is_one_line_with_its_place(message: Message, text: str, line: str) -> None:
+    assert message(f"extends: glyphs\n{text}\n").startswith(line)
 
 
 def test_they_can_be_searched_and_precision_cannot(write: Write, message: Message) -> None:
@@ -68,5 +68,5 @@ def test_they_can_be_searched_and_precision_cannot(write: Write, message: Messag
         point["optimizer.warmup_new_layers"],
     )
     assert options_of(experiment.reference_experiment()).clip_norm == 1.0
-    said = message("extends: glyphs\nsearch: {precision: {choice: [float32, auto]}}\n")
-    assert "precision cannot be searched" in said
+    line = message("extends: glyphs\nsearch: {precision: {choice: [float32, auto]}}\n")
+    assert "precision cannot be searched" in line

@@ -124,19 +124,19 @@ def test_a_folder_or_unreadable_path_is_told(tmp_path: Path) -> None:
 def test_any_text_is_a_document_or_a_user_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     file = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     file.write_text(text, encoding="utf-8", errors="replace", newline="")
-    said = ""
+    line = ""
     try:
         read_document(file, "fuzz.yaml")
     except UserError as error:
-        said = str(error)
-    assert "\n" not in said
+        line = str(error)
+    assert "\n" not in line
 
 
 @given(st.text(alphabet="[]{},:'\"! &*?-|>%@`#\t\n ab1.", max_size=30))
 def test_any_right_side_of_an_override_is_a_value_or_a_value_error(text: str) -> None:
-    said = ""
+    line = ""
     try:
         read_value(text)
     except ValueError as error:
-        said = str(error)
-    assert "\n" not in said
+        line = str(error)
+    assert "\n" not in line

@@ -139,17 +139,17 @@ def test_network_size_and_augmentation_follow_the_images_and_the_machine(
 
 
 @pytest.mark.parametrize(
-    ("about", "said"),
+    ("about", "expected"),
     [
         (facts(3, 20), "needs 4 classes to train and validate on"),
         (facts(1, 20), "/photos has 1. Add classes"),
         (facts(9, 1, single=9), "9 of the 9 classes to train on in /photos have a single image"),
     ],
 )
-def test_too_few_classes_or_images_say_what_is_needed(about: Facts, said: str) -> None:
+def test_too_few_classes_or_images_say_what_is_needed(about: Facts, expected: str) -> None:
     with pytest.raises(UserError) as caught:
         propose(about, LAPTOP)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -178,15 +178,15 @@ def test_digits_are_those_of_the_print() -> None:
     assert [digits(load_table(name)) for name in ("3.1", "sft1", "ms1", "5.1")] == [2, 1, 0, 2]
 
 
-def test_values_are_dotted_and_a_later_word_replaces_what_it_names() -> None:
-    words = [
+def test_values_are_dotted_and_a_later_override_replaces_an_earlier_one() -> None:
+    overrides = [
         "loss=triplet",
         "batch={size: 112, samples_per_class: 4}",
         "batch.size=64",
         "loss=margin",
         "patience=null",
     ]
-    assert values_of(words) == {
+    assert values_of(overrides) == {
         "batch.samples_per_class": 4,
         "batch.size": 64,
         "loss": "margin",
@@ -208,7 +208,7 @@ rows:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("group: base", "group: bse", r"mine\.yaml:9: no group 'bse'; did you mean 'base'\?"),
         (
@@ -222,14 +222,19 @@ rows:
         ("columns:", "colums:", "unknown key 'colums'; did you mean 'columns'"),
         ("[loss.neg_margin=0.7]", "[loss.neg_margin]", "an override is key=value"),
         ("source: mine\n", "", "source is missing"),
+        (SMALL[SMALL.index("rows:") :], "rows: {}\n", r"mine\.yaml:7: a table needs rows; got none"),
+        ("group: base", "as: nosuch", r"mine\.yaml:9: no row 'nosuch'; known: base, other"),
+        ("source: mine", "trainings: nosuch\nsource: mine", "no table 'nosuch'"),
+        ("source: mine", "trainings: mine.yaml\nsource: mine", "table mine.yaml has no trainings of its own"),
     ],
 )
 def test_a_mistake_in_a_table_is_one_line_with_its_place(
-    old: str, new: str, said: str, tmp_path: Path
+    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "mine.yaml"
     file.write_text(SMALL.replace(old, new), encoding="utf-8")
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         load_table(file)
     assert "\n" not in str(caught.value)
 

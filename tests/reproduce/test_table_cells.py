@@ -15,9 +15,10 @@ from dmltune.errors import UserError
 from dmltune.report.paper_table import paper_table
 from dmltune.reproduce.table_cells import document
 from dmltune.reproduce.table_runs import configurations, run_table
-from dmltune.reproduce.table_studies import Beside, beside, key_of
+from dmltune.reproduce.table_studies import TableSelection, key_of, select_table
+from dmltune.resources import Locations, Resources
 from dmltune.store import Store
-from dmltune.tables.finished_checks import Checked
+from dmltune.tables.finished_checks import FinishedCheck
 
 ROWS = """\
 about: two losses, with and without a memory
@@ -46,16 +47,16 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "nowhere"
 
 
-def asked(tmp_path: Path, protocol: str = "fair", **chosen: Any) -> Beside:
+def selection(tmp_path: Path, protocol: str = "fair", **chosen: Any) -> TableSelection:
     file = tmp_path / "nine.yaml"
     file.write_text(ROWS.format(protocol=protocol), encoding="utf-8")
-    return beside(str(file), **chosen)
+    return select_table(str(file), **chosen)
 
 
-def found(
-    tmp_path: Path, checks: Sequence[Checked], nowhere: Path, **chosen: Any
+def shown(
+    tmp_path: Path, checks: Sequence[FinishedCheck], nowhere: Path, **chosen: Any
 ) -> tuple[dict[str, Any], dict[tuple[str, str, str], dict[str, Any]]]:
-    made = document(asked(tmp_path, **chosen), checks, nowhere)
+    made = document(selection(tmp_path, **chosen), checks, nowhere)
     return made, {(cell["row"], cell["data"], cell["column"]): cell for cell in made["cells"]}
 
 
@@ -68,7 +69,7 @@ def printed(made: dict[str, Any]) -> str:
 
 
 def test_without_any_check_every_cell_says_why_it_is_empty(tmp_path: Path, nowhere: Path) -> None:
-    made, cells = found(tmp_path, [], nowhere)
+    made, cells = shown(tmp_path, [], nowhere)
     assert cells["C2", "G", "128D"]["state"] == "not run"
     assert cells["C2", "S", "128D"]["state"] == "data missing"
     assert "no Stanford_Online_Products" in cells["C2", "S", "128D"]["reason"]
@@ -84,13 +85,15 @@ def test_without_any_check_every_cell_says_why_it_is_empty(tmp_path: Path, nowhe
 
 def test_what_was_checked_stands_below_the_print_with_its_interval(tmp_path: Path, nowhere: Path) -> None:
     versus = {"difference": 0.031, "low": 0.012, "high": 0.050, "p": 0.003, "p_holm": 0.004}
+    versus |= dict.fromkeys(("effect_size", "wins", "fold_sd", "seed_sd", "class_sd"), 1.0)
+    versus |= {"models": 12, "classes": 100}
     check = checked(
         "table-nine-G-C2",
         configuration("C2", grid(0.40, (0.0, 0.01)), ["C2"]),
         configuration("C2-XBM", grid(0.431, (0.0, 0.01)), ["C2+XBM"], versus_baseline=versus),
         data="glyphs",
     )
-    made, cells = found(tmp_path, [check], nowhere)
+    made, cells = shown(tmp_path, [check], nowhere)
     one = cells["C2+XBM", "G", "128D"]
     assert (one["state"], one["models"], one["study"]) == ("done", 12, "table-nine-G-C2")
     assert one["theirs"] == 0.4515
@@ -113,7 +116,7 @@ def test_what_was_checked_stands_below_the_print_with_its_interval(tmp_path: Pat
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_missing_models_and_failures_are_said(tmp_path: Path, nowhere: Path) -> None:
+def test_missing_models_and_failures_are_shown(tmp_path: Path, nowhere: Path) -> None:
     some = dict(list(grid(0.4, (0.0, 0.02)).items())[:7])
     failed = {f"C2-XBM-fold{fold}-seed1000": "the loss is NaN" for fold in range(4)}
     check = checked(
@@ -123,7 +126,7 @@ def test_missing_models_and_failures_are_said(tmp_path: Path, nowhere: Path) -> 
         failed=failed,
         data="glyphs",
     )
-    made, cells = found(tmp_path, [check], nowhere)
+    made, cells = shown(tmp_path, [check], nowhere)
     assert (cells["C2", "G", "128D"]["state"], cells["C2", "G", "128D"]["reason"]) == (
         "partly",
         "7 of 12 models",
@@ -145,7 +148,7 @@ def test_another_setting_than_the_tables_is_shown(tmp_path: Path, nowhere: Path)
         configuration("C2-XBM", grid(0.41), ["C2+XBM"], values),
         data="glyphs",
     )
-    made, _ = found(tmp_path, [check], nowhere, name="quick")
+    made, _ = shown(tmp_path, [check], nowhere, name="quick")
     study = next(study for study in made["studies"] if study["study"] == "quick-G-C2")
     assert study["changes"] == {"max_steps": 100, "data.size": 16}
     assert "not the table's settings: max_steps=100 size=16" in printed(made)
@@ -155,27 +158,27 @@ def test_a_configuration_that_was_merged_with_an_equal_one_is_found_by_its_label
     tmp_path: Path, nowhere: Path
 ) -> None:
     check = checked("table-nine-G-C2", configuration("C2", grid(0.4), ["C2", "C2+XBM"]), data="glyphs")
-    _, cells = found(tmp_path, [check], nowhere)
+    _, cells = shown(tmp_path, [check], nowhere)
     assert cells["C2+XBM", "G", "128D"]["ours"] == pytest.approx(0.4)
 
 
-def test_a_conventional_table_says_so_loudly(tmp_path: Path, nowhere: Path) -> None:
-    made = document(asked(tmp_path, "conventional"), [], nowhere)
+def test_a_conventional_table_has_a_warning(tmp_path: Path, nowhere: Path) -> None:
+    made = document(selection(tmp_path, "conventional"), [], nowhere)
     assert "theirs: conventional protocol" in printed(made)
 
 
 def test_rows_of_a_group_are_one_check_and_the_baseline_comes_with_any_of_them(tmp_path: Path) -> None:
-    studies = asked(tmp_path, rows=["c2+xbm"], data=["glyphs"]).studies()
+    studies = selection(tmp_path, rows=["c2+xbm"], data=["glyphs"]).studies()
     (one,) = studies
     assert (one.name, one.data, one.baseline, one.rows) == ("table-nine-G-C2", "G", "C2", ("C2", "C2+XBM"))
-    names = [study.name for study in asked(tmp_path).studies()]
+    names = [study.name for study in selection(tmp_path).studies()]
     assert names == ["table-nine-G-C2", "table-nine-G-Triplet", "table-nine-S-C2"]
 
 
 def test_steps_are_those_of_the_table_whose_trainings_they_are() -> None:
-    steps = beside("3.3", rows=["C2+XBM"], data=["SOP"])
+    steps = select_table("3.3", rows=["C2+XBM"], data=["SOP"])
     (study,) = steps.studies()
-    assert study == beside("3.1", rows=["C2+XBM+L"], data=["SOP"]).studies()[0]
+    assert study == select_table("3.1", rows=["C2+XBM+L"], data=["SOP"]).studies()[0]
     check = checked(
         study.name,
         configuration("C2", grid(0.4), ["C2"], step=60_000),
@@ -187,7 +190,7 @@ def test_steps_are_those_of_the_table_whose_trainings_they_are() -> None:
 
 
 def test_validation_scores_stand_beside_printed_validation_scores() -> None:
-    screening = beside("5.4", rows=["baseline"], data=["C2"])
+    screening = select_table("5.4", rows=["baseline"], data=["C2"])
     (study,) = screening.studies()
     check = checked(study.name, configuration("baseline", grid(0.2), ["baseline"]))
     (cell,) = document(screening, [check], None)["cells"]
@@ -195,29 +198,29 @@ def test_validation_scores_stand_beside_printed_validation_scores() -> None:
 
 
 def test_the_experiments_of_a_check_have_the_changes_of_the_user_last(tmp_path: Path) -> None:
-    table = asked(tmp_path, rows=["C2+XBM"], data=["G"])
+    table = selection(tmp_path, rows=["C2+XBM"], data=["G"])
     base, xbm = configurations(table, table.studies()[0], ["max_steps=8", "validate_every=4"])
     assert (base.key, base.labels, xbm.key, xbm.labels) == ("C2", ("C2",), "C2-XBM", ("C2+XBM",))
     assert base.experiment.max_steps == xbm.experiment.max_steps == 8
     assert xbm.experiment.references.name == "xbm"
     assert xbm.values == {"references": "xbm", "max_steps": 8, "validate_every": 4}
-    with pytest.raises(UserError, match=r"objective\.protocol belongs to the check itself"):
+    with pytest.raises(UserError, match=r"objective\.protocol is set by the check"):
         configurations(table, table.studies()[0], ["objective.protocol=fair"])
 
 
-def test_nothing_to_train_is_said_in_one_line(tmp_path: Path, nowhere: Path) -> None:
-    store = Store.at(tmp_path / "store")
+def test_nothing_to_train_is_one_line(tmp_path: Path, nowhere: Path) -> None:
+    locations = Locations(Store.at(tmp_path / "store"), nowhere)
     with pytest.raises(UserError, match=r"nothing of table .* can be trained here"):
-        run_table(asked(tmp_path, rows=["other"]), store=store)
+        run_table(selection(tmp_path, rows=["other"]), Resources(), locations)
     with pytest.raises(UserError, match="nothing could be trained: no Stanford_Online_Products"):
-        run_table(asked(tmp_path, data=["S"]), store=store, data_root=nowhere)
+        run_table(selection(tmp_path, data=["S"]), Resources(), locations)
 
 
 def test_unknown_rows_and_data_are_named_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no row 'C2\+XMB' in this table; did you mean 'C2\+XBM'"):
-        asked(tmp_path, rows=["C2+XMB"])
+        selection(tmp_path, rows=["C2+XMB"])
     with pytest.raises(UserError, match="no data 'Q' in this table"):
-        asked(tmp_path, data=["Q"])
+        selection(tmp_path, data=["Q"])
 
 
 def test_the_name_of_a_row_as_a_file_name() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from scipy import stats
 
-from dmltune.tables.finished_checks import Checked
+from dmltune.check.document import CheckDocument
+from dmltune.tables.finished_checks import FinishedCheck
 
 Scores = Mapping[tuple[int, int], float]  # (fold, seed) → score
 
@@ -71,7 +72,7 @@ def configuration(
     } | more
 
 
-def checked(name: str, *configurations: Mapping[str, Any], **more: Any) -> Checked:
+def checked(name: str, *configurations: Mapping[str, Any], **more: Any) -> FinishedCheck:
     document = {
         "name": name,
         "search": name,
@@ -91,4 +92,4 @@ def checked(name: str, *configurations: Mapping[str, Any], **more: Any) -> Check
         "openings": [],
         "again": False,
     }
-    return Checked(name, f"parent-of-{name}", document | more)
+    return FinishedCheck(name, f"parent-of-{name}", CheckDocument.from_dict(document | more))

@@ -1,4 +1,4 @@
-"""All checks as one table: which columns are alike, who is marked, what every cell carries."""
+"""All checks as one table: columns, marks, what every cell has."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 from scipy import stats
-from support.checked_documents import Scores, checked, configuration, grid, interval
+from support.checked_documents import Scores, checked, configuration, grid
 
 from dmltune.errors import UserError
-from dmltune.tables.finished_checks import Checked
+from dmltune.tables.finished_checks import FinishedCheck
 from dmltune.tables.overview import OverviewCell, document, overview
-from dmltune.tables.ranking import Candidate, ranked, welch
+from dmltune.tables.ranking import p_value, ranked
 
 
 def noisy(centre: float, seed: int, sd: float = 0.004, repeats: int = 3) -> Scores:
@@ -20,16 +20,15 @@ def noisy(centre: float, seed: int, sd: float = 0.004, repeats: int = 3) -> Scor
     return {pair: centre + rng.gauss(0, sd) for pair in grid(centre, repeats=repeats)}
 
 
-def candidate(scores: Scores) -> Candidate:
-    found = interval(scores)
-    return scores, float(found["mean"] or 0), found["low"], found["high"], found["df"]
+def candidate(scores: Scores) -> tuple[Scores, float]:
+    return scores, float(np.mean(list(scores.values())))
 
 
 def marks(cells: list[OverviewCell]) -> dict[str, str]:
     return {cell.row: cell.mark for cell in cells}
 
 
-def birds(*centres: float, **more: object) -> Checked:
+def birds(*centres: float, **more: object) -> FinishedCheck:
     keys = ("winner", "reference", "baseline")
     rows = [
         configuration(key, noisy(c, seed)) for seed, (key, c) in enumerate(zip(keys, centres, strict=False))
@@ -42,7 +41,7 @@ def test_best_and_second_are_marked_where_both_gaps_are_more_than_chance() -> No
     assert marks(found) == {"ccp winner": "best", "ccp reference": "second", "ccp baseline": ""}
     by_row = {cell.row: cell for cell in found}
     assert 0 < by_row["ccp winner"].p_next < 0.05  # type: ignore[operator]
-    assert by_row["ccp baseline"].p_next is None  # nobody is below it
+    assert by_row["ccp baseline"].p_next is None  # it is the last
 
 
 def test_of_two_that_cannot_be_told_apart_none_is_marked_however_far_the_third_is() -> None:
@@ -64,10 +63,10 @@ def test_equal_configurations_are_marked_in_no_more_than_a_twentieth_of_tables()
 
 
 def test_models_that_share_no_seed_are_compared_unpaired_as_welch_does() -> None:
-    ours = noisy(0.30, 1)
-    base = {(fold, seed + 50): score for (fold, seed), score in noisy(0.295, 2, sd=0.009).items()}
+    ours = {(0, seed): random.Random(seed).gauss(0.300, 0.004) for seed in range(9)}
+    base = {(0, seed): random.Random(seed).gauss(0.295, 0.009) for seed in range(50, 57)}
     expected = stats.ttest_ind(list(ours.values()), list(base.values()), equal_var=False).pvalue
-    assert welch(candidate(ours), candidate(base)) == pytest.approx(expected)
+    assert p_value(ours, base) == pytest.approx(expected)
     places = ranked([candidate(base), candidate(ours)])
     assert [place.index for place in places] == [1, 0]
     assert places[0].p_next == pytest.approx(expected)
@@ -88,34 +87,34 @@ def test_single_models_are_ranked_and_never_marked() -> None:
     assert [(place.index, place.mark, place.p_next) for place in places] == [(1, "", None), (0, "", None)]
 
 
-def test_intervals_without_any_width_mark_nobody() -> None:
+def test_equal_scores_of_all_seeds_mark_nothing() -> None:
     ours = grid(0.5)
     base = {(fold, seed + 50): score for (fold, seed), score in grid(0.1).items()}
-    assert welch(candidate(ours), candidate(base)) is None
+    assert p_value(ours, base) is None
     assert [place.mark for place in ranked([candidate(ours), candidate(base)])] == ["", ""]
 
 
 def test_searches_of_one_method_share_a_row_and_data_sets_are_columns() -> None:
     cars = birds(0.4, 0.35, 0.3, data="cars196", space_name="cars-ccp", fingerprint="aaaa")
-    found = overview([birds(0.30, 0.27, 0.22), Checked("cars-check", "parent-of-cars", cars.document)])
+    found = overview([birds(0.30, 0.27, 0.22), FinishedCheck("cars-check", "parent-of-cars", cars.document)])
     made = document(found)
     assert made["rows"] == ["ccp winner", "ccp reference", "ccp baseline"]
     assert [column["title"] for column in made["columns"]] == ["cub", "cars196"]
     assert len(made["cells"]) == 6
 
 
-def test_two_checks_with_a_row_of_one_name_on_one_data_set_stay_apart() -> None:
-    other = Checked("again-check", "parent-of-again", birds(0.31, 0.2).document)
+def test_rows_of_one_name_on_one_data_set_get_the_name_of_their_check() -> None:
+    other = FinishedCheck("again-check", "parent-of-again", birds(0.31, 0.2).document)
     made = document(overview([birds(0.30, 0.27), other]))
     assert set(made["rows"]) == {
         f"ccp {role} · {name}" for role in ("winner", "reference") for name in ("birds-check", "again-check")
     }
 
 
-def test_other_classes_or_another_protocol_are_another_column_and_conventional_says_so() -> None:
+def test_other_classes_or_another_protocol_are_another_column_and_conventional_has_a_warning() -> None:
     same = birds(0.3, 0.2)
-    less = Checked("less", "parent-of-less", birds(0.5, 0.4, fingerprint="bbbbbbbbbb").document)
-    seen = Checked("seen", "parent-of-seen", birds(0.9, 0.8, protocol="conventional").document)
+    less = FinishedCheck("less", "parent-of-less", birds(0.5, 0.4, fingerprint="bbbbbbbbbb").document)
+    seen = FinishedCheck("seen", "parent-of-seen", birds(0.9, 0.8, protocol="conventional").document)
     made = document(overview([same, less, seen]))
     titles = [column["title"] for column in made["columns"]]
     assert titles == ["cub (fair, 9f1c2e)", "cub (fair, bbbbbb)", "cub (conventional)"]

@@ -1,7 +1,7 @@
 """One file a backbone: normalised images (B, 3, H, W) → feature map (B, channels, h, w).
 
-`torchvision/<name>` and `timm/<name>` take any model of these libraries, when they are installed, that is
-convolutional or cuts images into patches (a ViT: its patch tokens are the feature map).
+`torchvision/<name>` and `timm/<name>` take any model of these libraries, if installed, that is convolutional
+or cuts images into patches (a ViT: its patch tokens are the feature map).
 """
 
 from __future__ import annotations
@@ -16,29 +16,27 @@ from dmltune.errors import UserError
 
 
 class Backbone(nn.Module):
-    """`channels` of the feature map, and the `mean` and `std` that images in [0, 1] are normalised with."""
+    """`channels` of the feature map; `mean` and `std` for the normalisation of images in [0, 1]."""
 
     channels: int
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
 
     def load_tensors(self, tensors: dict[str, Tensor], source: str) -> None:
-        """The tensors of a weights file, by the names that files of this backbone have."""
+        """Load the tensors of a weights file, by the names in files of this backbone."""
         from dmltune.core.backbones import _weights
 
         _weights.load_tensors(self, tensors, source)
 
     def load_named_weights(self, weights: str) -> None:
-        """Weights that come with a package or a library ("packaged", "imagenet")."""
+        """Load weights of a package or a library ("packaged", "imagenet")."""
         raise UserError(
             f"no weights '{weights}' for this backbone; use none or the path of a .safetensors or .pt file"
         )
 
 
 def load(name: str, weights: str = "none") -> Backbone:
-    """The backbone `name`; weights: none | packaged | imagenet | the path of a .safetensors, .pt or .pth
-    file.
-    """
+    """Return a backbone; weights: none | packaged | imagenet | a .safetensors, .pt or .pth file."""
     from dmltune.core.backbones import _weights
 
     backbone: Backbone = components.build_module("backbones", name, {}, {})
@@ -56,7 +54,7 @@ def load(name: str, weights: str = "none") -> Backbone:
 
 @torch.no_grad()
 def require_size(backbone: Backbone, name: str, side: int) -> None:
-    """A UserError where the backbone takes no square images of `side` pixels: it is shown an empty one."""
+    """Raise a UserError if the backbone takes no square images of `side` pixels."""
     was_training = backbone.training
     try:
         count = backbone.eval()(torch.zeros(1, 3, side, side, dtype=torch.float32)).numel()

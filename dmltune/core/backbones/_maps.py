@@ -1,4 +1,4 @@
-"""Patch tokens as a feature map, and what a library's model does not need for it.
+"""Patch tokens as a feature map, and parts of a library's model that the map does not need.
 
 B images, T tokens, C channels, H × W pixels, h × w patches.
 """
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 
 def as_map(tokens_BTC: Tensor, height: int, width: int) -> Tensor:
-    """Tokens in reading order as (B, C, h, w) with h : w = H : W, without a copy (it lies channels-last)."""
+    """Return tokens in reading order as (B, C, h, w), h : w = H : W, without a copy (channels-last)."""
     count = tokens_BTC.shape[1]
     rows = max(1, round(math.sqrt(count * height / width)))
     if not count or count % rows:
@@ -23,7 +23,7 @@ def as_map(tokens_BTC: Tensor, height: int, width: int) -> Tensor:
 
 
 def resized_positions(positions_1TC: Tensor, prefix: int, rows: int, columns: int) -> Tensor:
-    """Position embeddings of a square grid for a grid of another size, bicubic; the first `prefix` stay."""
+    """Resize position embeddings of a square grid (bicubic); the first `prefix` stay."""
     side = math.isqrt(positions_1TC.shape[1] - prefix)
     if (rows, columns) == (side, side):
         return positions_1TC
@@ -33,9 +33,7 @@ def resized_positions(positions_1TC: Tensor, prefix: int, rows: int, columns: in
 
 
 def freeze_unreached(module: nn.Module, features: Tensor) -> None:
-    """Parameters that `features` do not depend on (a head behind the map) do not learn:
-    DistributedDataParallel waits for all that do.
-    """
+    """Freeze parameters that `features` do not depend on: DistributedDataParallel waits for all others."""
     reached: set[int] = set()
     seen: set[Any] = set()
     waiting: list[Any] = [features.grad_fn]

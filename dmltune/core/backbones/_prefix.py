@@ -1,9 +1,8 @@
-"""A backbone cut in two at the input of one of its modules: what stands before it is frozen and has to see an
-image only once.
+"""A backbone cut in two at the input of one of its modules: a frozen prefix and the rest.
 
-The way from the cut on is traced (torch.fx): only modules that hold the one asked for are looked into, every
-other one is a box. Both parts compute with the backbone's modules as they are at the time, so that they
-follow it to another device or to joint batch norms.
+An image passes the prefix only once. The rest is traced (torch.fx): only modules that hold the target are
+traced inside, all others are leaves. Both parts use the backbone's current modules, so they follow it to
+another device or to joint batch norms.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SIDE = 96
 
 
 class Cut:
-    """`rest(prefix(images))` is `backbone(images)` for square images of the side that the cut was made for.
+    """`rest(prefix(images))` is `backbone(images)` for square images of the side of the cut.
 
     Without a `target` the prefix is the whole backbone.
     """
@@ -36,7 +35,7 @@ class Cut:
         self._frozen = tuple(self._frozen_paths("", backbone))
 
     def prefix(self, images_B3HW: Tensor) -> Tensor:
-        """The one value that goes from the frozen part to the rest."""
+        """Return the one value that goes from the frozen part to the rest."""
 
         def reached(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             raise _Reached(inputs[0])
@@ -47,8 +46,8 @@ class Cut:
         hook = self._backbone.get_submodule(self._target).register_forward_pre_hook(reached)
         try:
             self._backbone(images_B3HW)
-        except _Reached as there:
-            return there.value
+        except _Reached as target:
+            return target.value
         finally:
             hook.remove()
         raise AssertionError("the module was called when the backbone was traced")
@@ -71,25 +70,25 @@ class Cut:
         return result
 
     def freeze(self) -> None:
-        """Nothing before the cut learns from now on."""
+        """Freeze everything before the cut."""
         learning = {id(weight) for name, weight in self._tensors() if self._learns(name)}
         for weight in self._backbone.parameters():
             if id(weight) not in learning:
                 weight.requires_grad_(False)
 
     def set_inference(self) -> None:
-        """Everything before the cut in inference mode: frozen statistics, no dropout."""
+        """Put everything before the cut into inference mode: frozen statistics, no dropout."""
         for path in self._frozen:
             self._backbone.get_submodule(path).eval()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Cut:
-        """The trace is shared: it names modules and holds none."""
+        """Share the trace, which names modules and holds none."""
         twin = copy.copy(self)
         twin._backbone = copy.deepcopy(self._backbone, memo)
         return twin
 
     def digest(self) -> str:
-        """Names what the prefix computes from images in [0, 1], with which weights."""
+        """Return a name of the function of images in [0, 1] that the prefix computes, with its weights."""
         standard = [getattr(self._backbone, name, ()) for name in ("mean", "std")]
         content = hashlib.sha256(f"{self._target} {standard} {self._backbone!r}".encode())
         for name, value in self._tensors():
@@ -106,7 +105,7 @@ class Cut:
         return any(tensor == path or tensor.startswith(f"{path}.") for path in self._learning)
 
     def _frozen_paths(self, path: str, module: nn.Module) -> Iterator[str]:
-        """The outermost modules of which nothing stands behind the cut."""
+        """Yield the outermost modules with nothing behind the cut."""
         below = f"{path}." if path else ""
         if path in self._learning:
             return
@@ -119,11 +118,10 @@ class Cut:
 
 @torch.no_grad()
 def split(backbone: nn.Module, until: str, side: int = SIDE) -> Cut:
-    """Cut at the input of the module `until`: a dotted path in the backbone or the end of one (`blocks.5`
-    for `net.blocks.5`), or "all" for a prefix that is the whole backbone.
+    """Cut at the input of the module `until`; a UserError if there is none or no single cut.
 
-    A UserError where there is no such module, or where more than one value goes from before it to what
-    comes after.
+    `until` is a dotted path in the backbone or the end of one (`blocks.5` for `net.blocks.5`), or "all" for a
+    prefix that is the whole backbone. Exactly one value may go from the prefix to the rest.
     """
     target = "" if until == ALL else _resolve(backbone, until)
     weight = next(backbone.parameters())
@@ -137,7 +135,7 @@ def split(backbone: nn.Module, until: str, side: int = SIDE) -> Cut:
         same = torch.equal(cut.rest(cut.prefix(images[1:])), backbone(images[1:]))
     except UserError:
         raise
-    except Exception as problem:  # whatever the backbone's code says to a value that it cannot ask
+    except Exception as problem:  # a backbone's code raises anything for a traced value
         raise _refused(until, f"its computation cannot be followed ({type(problem).__name__})") from None
     finally:
         backbone.train(was_training)
@@ -177,8 +175,10 @@ def _cut(backbone: nn.Module, target: str, until: str, image: Tensor) -> Cut:
 
 
 def _resolve(backbone: nn.Module, until: str) -> str:
-    """The full path: the shallowest that ends in `until`, else the first that begins so (`inception_4a` is
-    many modules, and each way through it begins at the same input)."""
+    """Return the full path: the shallowest that ends in `until`, else the first that begins so.
+
+    `inception_4a` is many modules, and each path through it begins at the same input.
+    """
     paths = [path for path, _ in backbone.named_modules() if path]
     ends = [path for path in paths if path == until or path.endswith(f".{until}")]
     depth = min((path.count(".") for path in ends), default=0)
@@ -188,9 +188,9 @@ def _resolve(backbone: nn.Module, until: str) -> str:
             f"backbone.frozen_until '{until}' may be {ends[0]} or {ends[1]}; give the longer name"
         )
     starts = [path for path in paths if path.startswith(f"{until}_")]
-    found: list[str] = [*ends, *starts]
-    if found:
-        return found[0]
+    matches: list[str] = [*ends, *starts]
+    if matches:
+        return matches[0]
     short = [path.removeprefix("net.") for path in paths]
     shown = [path for path in short if path.count(".") <= 1][:12]
     hint = nearest(until, short) or f"; there are {', '.join(shown)} …"
@@ -208,20 +208,20 @@ def _input_of(target: str, until: str, nodes: list[fx.Node]) -> fx.Node:
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node]:
-    """The node and all that it depends on."""
-    found, waiting = {node}, [node]
+    """Return the node and all that it depends on."""
+    reached, waiting = {node}, [node]
     while waiting:
-        fresh = set(waiting.pop().all_input_nodes) - found
-        found |= fresh
+        fresh = set(waiting.pop().all_input_nodes) - reached
+        reached |= fresh
         waiting += fresh
-    return found
+    return reached
 
 
 def _attribute(root: nn.Module, path: str) -> Any:
-    found: Any = root
+    value: Any = root
     for name in path.split("."):
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _refused(until: str, reason: str) -> UserError:

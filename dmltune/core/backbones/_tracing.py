@@ -1,5 +1,7 @@
-"""The computation of a module as a graph, traced with a real image: what depends on sizes alone is a number
-in the graph, so that branches and shapes need no care in a backbone's code."""
+"""The computation of a module as a graph, traced with a real image.
+
+Values that depend on sizes alone are numbers in the graph: branches and shapes in a backbone's code work.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ _PLAIN = (bool, int, float, str, torch.Size, torch.dtype, torch.device, type(Non
 
 
 def traced(root: nn.Module, target: str, image: Tensor, training: bool) -> fx.Graph:
-    """Down to the module `target`; modules that do not hold it are boxes, and run in inference mode here
-    whatever `training` says to the others."""
+    """Trace down to the module `target`; modules that do not hold it are leaves in inference mode.
+
+    `training` is the mode of the others.
+    """
     root.eval()
     for path, module in root.named_modules():
         if _holds(path, target):
@@ -78,14 +82,14 @@ class _Tracer(fx.Tracer):
         if node.op == "call_function":
             assert callable(node.target)
             return node.target(*args, **kwargs)
-        found: Any = self.root
+        value: Any = self.root
         for name in str(node.target).split("."):
-            found = getattr(found, name)
-        return found(*args, **kwargs) if node.op == "call_module" else found
+            value = getattr(value, name)
+        return value(*args, **kwargs) if node.op == "call_module" else value
 
 
 class _Traced(fx.Proxy):
-    """A traced value that answers what it is asked about its shape with what the real one has."""
+    """A traced value with the shape and other plain attributes of the real one."""
 
     tracer: _Tracer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import safetensors
@@ -17,7 +18,7 @@ _WRAPPERS = ("module.", "backbone.", "net.")
 
 
 def load_tensors(module: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
-    """Tensors by name; further ones (a classifier) are ignored, a missing or misshapen one is an error."""
+    """Load tensors by name; others (a classifier) are ignored, missing or misshapen ones are errors."""
     for wrapper in _WRAPPERS:
         inside = {name[len(wrapper) :]: value for name, value in tensors.items() if name.startswith(wrapper)}
         tensors = inside or tensors
@@ -52,6 +53,15 @@ def read(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise UserError(f"weights {path} hold no state_dict; save module.state_dict() or safetensors")
     return content
+
+
+def fetched(source: str, fetch: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the tensors that a library downloads, or raise a UserError of one line."""
+    try:
+        return fetch()
+    except Exception as problem:  # no net, no room, no weights: the libraries raise many kinds
+        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise UserError(f"weights {source} cannot be fetched: {reason}; give a path") from None
 
 
 def _line(name: str, value: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""BN-Inception (Ioffe and Szegedy 2015), the backbone of the papers, under the names of its Caffe model.
+"""BN-Inception (Ioffe and Szegedy 2015), the backbone of the papers, with the names of its Caffe model.
 
 `bn_inception-52deb4733.pth` of Cadene's pretrained-models fits as it is; its classifier is left out.
 """
@@ -18,9 +18,7 @@ WEIGHTS = "bn_inception-52deb4733.pth"
 
 
 class Branches(NamedTuple):
-    """Output channels of the convolutions of a block; without `one` and `projection` it halves the map and
-    hands its pooled input on.
-    """
+    """Channels of a block; without `one` and `projection` it halves the map and keeps its pooled input."""
 
     one: int
     three_reduce: int
@@ -67,7 +65,7 @@ class BnInception(Backbone):
                 nn.init.zeros_(module.bias)
 
     def forward(self, images_B3HW: Tensor) -> Tensor:
-        features = self._conv("conv1_7x7_s2", images_B3HW.flip(1))  # the file wants blue, green, red
+        features = self._conv("conv1_7x7_s2", images_B3HW.flip(1))  # the weights are for blue, green, red
         features = self._conv("conv2_3x3_reduce", _halved(features))
         features = _halved(self._conv("conv2_3x3", features))
         for name, branches in BLOCKS.items():
@@ -87,7 +85,7 @@ class BnInception(Backbone):
         self.add_module(f"{name}_bn", nn.BatchNorm2d(outside))
 
     def _add_block(self, at: str, inside: int, to: Branches) -> int:
-        """Returns how many channels come out."""
+        """Add a block and return its number of output channels."""
         stride = 1 if to.one else 2
         if to.one:
             self._add(f"{at}1x1", inside, to.one, 1)
@@ -116,13 +114,15 @@ class BnInception(Backbone):
 
 
 def _halved(features: Tensor) -> Tensor:
-    """Caffe's 3×3 maximum at stride 2, whose size is rounded up."""
+    """Return Caffe's 3×3 maximum at stride 2, whose size is rounded up."""
     return F.max_pool2d(features, 3, 2, ceil_mode=True)
 
 
 def _even(features: Tensor) -> Tensor:
-    """Caffe's net takes only sizes whose maps are even where a block halves them (224, 227, 256). On others
-    a row of zeros, which changes no maximum after a relu, makes what is pooled fit the rest of the block.
+    """Pad a map with odd sides by zeros, which change no maximum after a relu.
+
+    Caffe's net takes only sizes whose maps are even where a block halves them (224, 227, 256). On others the
+    padding makes the pooled part fit the rest of the block.
     """
     height, width = features.shape[2:]
     if height % 2 == width % 2 == 0:

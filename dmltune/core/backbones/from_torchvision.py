@@ -1,6 +1,4 @@
-"""`torchvision/<name>`: the feature map of any model of torchvision that has one, convolutional or of
-patches.
-"""
+"""`torchvision/<name>`: the feature map of any model of torchvision, convolutional or of patches."""
 
 from __future__ import annotations
 
@@ -19,11 +17,10 @@ _HALF_NORMALISED = ("googlenet", "inception_v3")
 
 
 class FromTorchvision(Backbone):
-    """What stands before the global pooling, under torchvision's names, so that its weights files fit.
+    """The model before its global pooling, under torchvision's names: its weights files fit.
 
     Of a ViT these are the patch tokens, without the class token. Its position embeddings are interpolated
-    where an image has another number of patches, as timm does; what is left of it at the right and at the
-    bottom is not seen.
+    where an image has another number of patches, as timm does; pixels that fill no patch are not seen.
     """
 
     class_token: nn.Parameter
@@ -68,16 +65,12 @@ class FromTorchvision(Backbone):
             super().load_named_weights(weights)
         import torchvision
 
-        try:
+        def fetch() -> Any:
             enum = torchvision.models.get_model_weights(self.name).DEFAULT
-            tensors = enum.get_state_dict(progress=False, check_hash=True)
-        except Exception as problem:  # no net, no room, no weights: torch.hub raises many kinds
-            reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-            source = f"torchvision/{self.name}"
-            raise UserError(
-                f"weights imagenet of {source} cannot be fetched: {reason}; give a path"
-            ) from None
-        _weights.load_tensors(self, tensors, f"imagenet of torchvision/{self.name}")
+            return enum.get_state_dict(progress=False, check_hash=True)
+
+        source = f"imagenet of torchvision/{self.name}"
+        _weights.load_tensors(self, _weights.fetched(source, fetch), source)
 
     def _channels(self) -> int:
         try:

@@ -1,5 +1,6 @@
-"""ResNetV2-20 for small images: pre-activation units (He et al. 2016, "Identity Mappings in Deep Residual
-Networks"), the backbone of the thesis' MNIST experiments.
+"""ResNetV2-20 for small images: the backbone of the thesis' MNIST experiments.
+
+Pre-activation units of He et al. 2016, "Identity Mappings in Deep Residual Networks".
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ UNITS = 3
 
 
 class _PreActivationUnit(nn.Module):
-    """x + conv₂(relu(bn₂(conv₁(a)))) with a = relu(bn₁(x)); where the shape changes, a 1×1 convolution of a
-    takes the place of x.
+    """x + conv₂(relu(bn₂(conv₁(a)))) with a = relu(bn₁(x)).
+
+    Where the shape changes, a 1×1 convolution of a replaces x.
     """
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
@@ -35,8 +37,9 @@ class _PreActivationUnit(nn.Module):
 
 
 class Resnetv220(Backbone):
-    """CIFAR type, as `resnet20`: a 32×32 image gives a map of 8×8. The map is taken after the last batch norm
-    and relu, which the units leave open.
+    """CIFAR type, as `resnet20`: a 32×32 image gives a map of 8×8.
+
+    The map is taken after the last batch norm and relu, which follow the units.
     """
 
     channels = 64

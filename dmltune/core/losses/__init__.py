@@ -1,10 +1,9 @@
 """One file a loss. `module(emb_BD, labels_B, refs_RD=None, ref_labels_R=None)` gives a scalar.
 
-With references the pairs are sample × reference only; without, the batch with itself minus the pairs of
-a sample with itself. Points are taken as they are: a loss does not normalise what it is given.
-
-A loss that compares with proxies of its own says `takes_references: ClassVar[bool] = False` and refuses
-references with a UserError (`refuse_references`); its proxies are the parameter `proxies`.
+With references the pairs are sample × reference only; without, the batch with itself minus the pairs of a
+sample with itself. Points are taken as they are: a loss does not normalise its inputs. A loss with proxies of
+its own, the parameter `proxies`, has `takes_references: ClassVar[bool] = False` and refuses references with a
+UserError (`refuse_references`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def refuse_references(loss: nn.Module, refs_RD: Tensor | None) -> None:
 
 
 def load(name: str, num_classes: int | None = None, dim: int | None = None, **parameters: Any) -> nn.Module:
-    """The loss `name` with these parameters."""
+    """Return the loss `name` with these parameters."""
     loss: nn.Module = components.build_module(
         "losses", name, {"num_classes": num_classes, "dim": dim}, parameters
     )

@@ -1,4 +1,4 @@
-"""What the losses of pairs share: which pairs there are, how they are measured, and sums that stay finite.
+"""Shared parts of the losses of pairs: masks, distances and similarities, sums that stay finite.
 
 B samples, R references (without references the batch itself), D dimensions, i a sample, j a reference.
 """
@@ -13,12 +13,11 @@ from torch.nn import functional
 
 from dmltune.core.geometry import pair_masks, pairwise_distance
 
-_LARGEST = 1e9
-"""Entries beyond ±1e9 count as ±1e9 in an inner product, with gradient 0: nothing normalised gets near."""
+_LARGEST = 1e9  # entries beyond ±1e9 count as ±1e9 in an inner product, with gradient 0
 
 
 class PairLoss(nn.Module, ABC):
-    """A loss of the distances d_ij between samples and references and of who has whose label."""
+    """A loss of the distances d_ij between samples and references and of their labels."""
 
     def forward(
         self,
@@ -32,12 +31,12 @@ class PairLoss(nn.Module, ABC):
         return self.of_pairs(measured_BR, positive_BR, negative_BR)
 
     def measure(self, x_BD: Tensor, y_RD: Tensor) -> Tensor:
-        """What `of_pairs` is given of every pair."""
+        """Return what `of_pairs` needs of every pair."""
         return pairwise_distance(x_BD, y_RD)
 
     @abstractmethod
     def of_pairs(self, measured_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
-        """The loss, a scalar. A pair that is neither positive nor negative is a sample with itself."""
+        """Return the loss, a scalar; a pair neither positive nor negative is a sample with itself."""
 
 
 class SimilarityLoss(PairLoss):
@@ -49,7 +48,7 @@ class SimilarityLoss(PairLoss):
 
 
 def saturated(x_BD: Tensor) -> Tensor:
-    """The points, half types raised, cut off where inner products and squares would leave float32."""
+    """Return the points, half types raised, clamped where products and squares would leave float32."""
     return x_BD.to(torch.promote_types(x_BD.dtype, torch.float32)).clamp(-_LARGEST, _LARGEST)
 
 
@@ -58,7 +57,7 @@ def mean_of_non_zero(values: Tensor) -> Tensor:
 
 
 def only(x_BR: Tensor, mask_BR: Tensor) -> Tensor:
-    """Exponents of which those outside the mask count as nothing.
+    """Return exponents whose entries outside the mask have no effect.
 
     They become a number so low that its exp is 0 beside any other; not −∞, because a row of nothing else
     would have a gradient that is not a number.

@@ -1,4 +1,4 @@
-"""What losses with proxies of their own share: unit proxies and the cross-entropy over classes.
+"""Shared parts of losses with proxies of their own: unit proxies and cross-entropy over classes.
 
 B samples, C classes, P proxies, D dimensions; `...` is nothing or the proxies of a class. s_ic = ⟨x_i, p_c⟩
 with x as it comes and p l2-normalised: the cosine for a unit x, less for one that lip left shorter.
@@ -18,8 +18,9 @@ from dmltune.core.losses import refuse_references
 
 
 class ProxyLoss(nn.Module, ABC):
-    """A loss of the similarities to `proxies` (C, ..., D). They start as random unit vectors: only their
-    direction counts, and at norm 1 a step turns them alike whatever D is.
+    """A loss of the similarities to `proxies` (C, ..., D), random unit vectors at the start.
+
+    Only their direction counts, and at norm 1 a step turns them alike whatever D is.
     """
 
     takes_references: ClassVar[bool] = False
@@ -44,10 +45,10 @@ class ProxyLoss(nn.Module, ABC):
 
     @abstractmethod
     def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
-        """The loss of s (B, C, ...), a scalar."""
+        """Return the loss of s (B, C, ...), a scalar."""
 
     def penalty(self, unit: Tensor) -> Tensor:
-        """What the unit proxies (C, ..., D) cost by themselves, a scalar."""
+        """Return the penalty of the unit proxies (C, ..., D), a scalar."""
         return unit.new_zeros(())
 
 

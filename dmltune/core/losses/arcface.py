@@ -11,17 +11,15 @@ from torch import Tensor
 
 from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 
-_FLAT = 1e-8
-"""sin²θ below which the sine is taken as linear in sin²θ: √ has an infinite gradient at 0."""
+_FLAT = 1e-8  # sin²θ below which the sine is linear in sin²θ: √ has an infinite gradient at 0
 
 
 class Arcface(ProxyLoss):
-    """Cross-entropy of scale·cos(θ_ic + margin·[c = y_i]) over all classes, mean over the batch, where
-    cos θ = s. The margin is in radians.
+    """Cross-entropy of scale·cos(θ_ic + margin·[c = y_i]), cos θ = s, over all classes, batch mean.
 
-    cos(θ + m) rises again beyond θ = π − m; there the logit of the own class is cos θ − m·sin m, as usual:
-    it falls with θ everywhere, with a small step down at π − m (m up to π/2). An s outside [−1, 1], which
-    no unit embedding has, counts as sin θ = 0.
+    The margin is in radians. cos(θ + m) rises again beyond θ = π − m; there the logit of the own class is cos
+    θ − m·sin m, as usual: it falls with θ everywhere, with a small step down at π − m (m up to π/2). An s
+    outside [−1, 1], which no unit embedding has, counts as sin θ = 0.
     """
 
     def __init__(
@@ -42,7 +40,7 @@ class Arcface(ProxyLoss):
 
 
 def shifted_cosine(cosine: Tensor, margin: float) -> Tensor:
-    """cos(θ + m) = cos θ cos m − sin θ sin m of cos θ, without the angle; cos θ − m·sin m for θ ≥ π − m."""
+    """cos(θ + m) = cos θ cos m − sin θ sin m of cos θ; cos θ − m·sin m for θ ≥ π − m."""
     square = ((1 - cosine) * (1 + cosine)).clamp(min=0)
     # not in the paper: linear below _FLAT, so that the gradient is finite at cos θ = ±1
     sine = torch.where(square > _FLAT, square.clamp(min=_FLAT).sqrt(), square / math.sqrt(_FLAT))

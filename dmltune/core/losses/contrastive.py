@@ -12,16 +12,13 @@ from dmltune.core.losses._pairs import PairLoss
 
 
 class Contrastive(PairLoss):
-    """Mean over the non-zero (d − m⁺)₊ of positive pairs + mean over the non-zero (m⁻ − d)₊ of negative
-    pairs.
+    """Means over the non-zero (d − m⁺)₊ of positive and (m⁻ − d)₊ of negative pairs, added.
 
     In the thesis' form (lemma 3.2.1) m⁺ = β − α and m⁻ = β + α. Without a non-zero term a part is 0.
     """
 
     def __init__(
-        self,
-        pos_margin: Annotated[float, Ge(0)] = 0.0,
-        neg_margin: Annotated[float, Gt(0)] = 0.3841,
+        self, pos_margin: Annotated[float, Ge(0)] = 0.0, neg_margin: Annotated[float, Gt(0)] = 0.3841
     ) -> None:
         super().__init__()
         self.pos_margin, self.neg_margin = pos_margin, neg_margin

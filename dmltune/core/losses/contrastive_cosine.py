@@ -10,8 +10,7 @@ from torch import Tensor
 
 from dmltune.core.losses._pairs import SimilarityLoss
 
-_SAME = 1e-5
-"""A positive pair that is closer than this adds nothing."""
+_SAME = 1e-5  # a positive pair that is closer than this adds nothing
 
 
 class ContrastiveCosine(SimilarityLoss):

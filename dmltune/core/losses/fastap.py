@@ -1,7 +1,7 @@
 """FastAP: average precision on soft histograms of distances (seed 004).
 
-B queries, R points of the database, D dimensions, L bins between the L+1 centres c_l = lΔ, l = 0 … L, on
-[0, 4]. z = d² and p = z/Δ. ĥ and Ĥ are a query's soft counts at a centre and up to it, with + of its
+B queries, R points of the database, D dimensions, L bins between the L+1 centres c_l = lΔ, l = 0 … L, on [0,
+4]. z = d² and p = z/Δ. ĥ and Ĥ are the soft counts of a query at a centre and up to it; with + of its
 positives alone.
 """
 
@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from dmltune.core.geometry import at_least_float32, pair_masks
 
-_FARTHEST = 4.0
-"""The largest squared distance of two points on the unit sphere."""
+_FARTHEST = 4.0  # the largest squared distance of two points on the unit sphere
 
 
 class Fastap(nn.Module):
@@ -56,12 +55,12 @@ class _FastAp(torch.autograd.Function):
         positive_B, negative_B = positive_BR.sum(1), negative_BR.sum(1)
         used_B = (positive_B > 0) & (negative_B > 0)  # without either FastAP is 1 or 0 whatever the distances
         weight_B = used_B.to(x_BD.dtype) / (positive_B * used_B.sum()).clamp(min=1)  # 1 / (N_i⁺ · queries)
-        found_BL, relevant_BL = _cumulative(position_BR, positive_BR, positive_BR | negative_BR, bins)
-        precision_BL = _ratio(relevant_BL, found_BL)
+        all_BL, relevant_BL = _cumulative(position_BR, positive_BR, positive_BR | negative_BR, bins)
+        precision_BL = _ratio(relevant_BL, all_BL)
         steps_BL = relevant_BL.diff(dim=1, prepend=relevant_BL.new_zeros(len(relevant_BL), 1))
         ctx.save_for_backward(
             *(x_BD, y_RD, position_BR, positive_BR, (positive_BR | negative_BR) & inside_BR),
-            *(precision_BL, _ratio(steps_BL, found_BL), weight_B),
+            *(precision_BL, _ratio(steps_BL, all_BL), weight_B),
         )
         fast_ap = ((precision_BL * steps_BL).sum(1) * weight_B).sum()
         return torch.where(used_B.any(), 1 - fast_ap, 0 * fast_ap)
@@ -69,14 +68,13 @@ class _FastAp(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Eq. 17 with eq. 30 (and B_i⁻ for the B_l⁻ of eq. 15). With q = Ĥ⁺/Ĥ and r = ĥ⁺/Ĥ eq. 26 is
-        f̂⁺ = r(1−q), eq. 27 is ĝ⁺ = q + f̂⁺, and for negatives f̂⁻ = ĝ⁻ = −qr.
+        """Eq. 17 with eq. 30 (and B_i⁻ for the B_l⁻ of eq. 15), without a B×R pass for every bin.
 
-        A pair between the centres l and l+1 moves ĥ_l by −1/Δ and ĥ_l+1 by 1/Δ, so of F only the difference
-        F_l+1 − F_l acts on it, in which the sums U f̂ of eq. 29 cancel but for one term: q_l+1 − q_l − f̂⁺_l
-        for a positive, q_l r_l for a negative. So no B×R pass for every bin is left. On a centre, where δ has
-        a kink, the derivative is the one to the right; a clamped distance has none. (The authors' released
-        backward is scaled wrongly.)
+        With q = Ĥ⁺/Ĥ and r = ĥ⁺/Ĥ eq. 26 is f̂⁺ = r(1−q), eq. 27 is ĝ⁺ = q + f̂⁺, and for negatives f̂⁻ = ĝ⁻
+        = −qr. A pair between the centres l and l+1 moves ĥ_l by −1/Δ and ĥ_l+1 by 1/Δ: of F only the
+        difference F_l+1 − F_l acts on it, in which the sums U f̂ of eq. 29 cancel but for one term: q_l+1 −
+        q_l − f̂⁺_l for a positive, q_l r_l for a negative. On a centre, where δ has a kink, the derivative is
+        the one to the right; a clamped distance has none. (The authors' released backward is scaled wrongly.)
         """
         x_BD, y_RD, position_BR, positive_BR, acts_BR, q_BL, r_BL, weight_B = ctx.saved_tensors
         bins = q_BL.shape[1] - 1
@@ -94,7 +92,7 @@ class _FastAp(torch.autograd.Function):
 
 
 def _inner_product(x_BD: Tensor, y_RD: Tensor) -> Tensor:
-    """⟨x, y⟩ that for huge points is ±∞ where it must, and never ∞ − ∞."""
+    """Return ⟨x, y⟩, which is ±∞ for huge points where it must be, and never ∞ − ∞."""
     size_B1 = x_BD.abs().amax(1, keepdim=True).clamp(min=1)
     size_R1 = y_RD.abs().amax(1, keepdim=True).clamp(min=1)
     return ((x_BD / size_B1) @ (y_RD / size_R1).mT).mul_(size_B1).mul_(size_R1.mT)
@@ -106,14 +104,14 @@ def _cumulative(
     """Ĥ and Ĥ⁺ for the centres 0 … L: δ of eq. 7 summed up to centre l is clamp(l + 1 − p, 0, 1)."""
     position_BR = torch.where(database_BR, position_BR, torch.inf)
     weight_BR = positive_BR.to(position_BR.dtype)
-    found, relevant = [], []
+    counts, relevant = [], []
     for centre in range(bins):
         counted_BR = (centre + 1 - position_BR).clamp_(0, 1)
-        found.append(counted_BR.sum(1))
+        counts.append(counted_BR.sum(1))
         relevant.append(torch.linalg.vecdot(counted_BR, weight_BR))
-    found.append(database_BR.sum(1).to(position_BR.dtype))
+    counts.append(database_BR.sum(1).to(position_BR.dtype))
     relevant.append(weight_BR.sum(1))
-    return torch.stack(found, 1), torch.stack(relevant, 1)
+    return torch.stack(counts, 1), torch.stack(relevant, 1)
 
 
 def _ratio(part_BL: Tensor, whole_BL: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""`pml/<Class>`: every loss of pytorch-metric-learning that takes labelled embeddings, under its name.
+"""`pml/<Class>`: every loss of pytorch-metric-learning that takes labelled embeddings, by its name.
 
 The constructor is the schema: its numbers, truth values and texts, those of the parent losses included.
-What takes an object (distance, reducer, regulariser) keeps its default. These losses normalise what they
-are given by their own distance, so that embeddings shortened by lip become unit vectors; left as it is.
+Arguments that are objects (distance, reducer, regulariser) keep their defaults. These losses normalise their
+inputs by their own distance: embeddings shortened by lip become unit vectors.
 """
 
 from __future__ import annotations
@@ -21,17 +21,8 @@ from dmltune.core.geometry import at_least_float32
 from dmltune.errors import UserError, nearest
 
 _GIVEN = {"num_classes": "num_classes", "embedding_size": "dim", "descriptors_dim": "dim"}
-"""Arguments that we know, and our names for them."""
-_OBJECTS = frozenset(
-    {
-        "distance",
-        "reducer",
-        "embedding_regularizer",
-        "weight_regularizer",
-        "weight_init_func",
-        "collect_stats",
-    }
-)
+"""Arguments that the caller supplies, and our names for them."""
+_OBJECTS = frozenset({"distance", "reducer", "weight_init_func", "collect_stats"})
 _NO_LABELS = "takes no labels. Use a loss that does, such as pml/SupConLoss"
 _REFUSED = {
     "CrossBatchMemory": "wraps another loss. Use that loss with references: xbm",
@@ -42,8 +33,7 @@ _REFUSED = {
     # 2.9: reshapes the batch with the two numbers exchanged
     "SmoothAPLoss": "is right for as many classes as samples a class in a batch only. Use fastap",
 }
-_PACKAGED = "EmbeddingsAlreadyPackagedAsTriplets"
-"""A miner that wants batches in an order of its own."""
+_PACKAGED = "EmbeddingsAlreadyPackagedAsTriplets"  # a miner that needs batches in an order of its own
 _REFERENCES_MIXED_UP = frozenset({"ThresholdConsistentMarginLoss"})
 """Accepts references, and looks their indices up in the batch (2.9)."""
 
@@ -98,9 +88,7 @@ class FromPml(nn.Module):
 
     @contextmanager
     def _own_draws(self, emb_BD: Tensor) -> Iterator[None]:
-        """Random picks from a seed in the state: alike on all ranks and after resuming, and nobody else's
-        draws change.
-        """
+        """Draw from a seed in the state: alike on all ranks and after resuming; other draws stay."""
         with torch.random.fork_rng([emb_BD.device] if emb_BD.is_cuda else []):
             torch.manual_seed(int(self.draws))
             self.draws += 1
@@ -117,13 +105,13 @@ class FromPml(nn.Module):
 
 @cache
 def component(model: str) -> type[FromPml]:
-    """The class behind `pml/<model>`: FromPml with the parameters of that loss as its signature."""
-    found = _losses(f"loss pml/{model}")
+    """Return the class of `pml/<model>`: FromPml with the parameters of that loss as its signature."""
+    known = _losses(f"loss pml/{model}")
     if model in _REFUSED:
         raise UserError(f"pml/{model} {_REFUSED[model]}.")
-    if model not in found:
-        raise UserError(f"pytorch-metric-learning has no loss '{model}'{nearest(model, found)}")
-    loss_class = found[model]
+    if model not in known:
+        raise UserError(f"pytorch-metric-learning has no loss '{model}'{nearest(model, known)}")
+    loss_class = known[model]
     if _calls(loss_class, "labels_not_supported"):
         raise UserError(f"pml/{model} {_NO_LABELS}.")
     given = dict.fromkeys(_given(loss_class).values(), inspect.Parameter.empty)
@@ -155,52 +143,54 @@ def _library(wanted: str) -> Any:
 
 
 def _losses(wanted: str) -> dict[str, Any]:
-    """Name → class of all but base classes and wrappers."""
-    room = _library(wanted).losses
-    bases = (room.BaseMetricLossFunction, room.GenericPairLoss)
+    """Return name → class of all but base classes and wrappers."""
+    module = _library(wanted).losses
+    bases = (module.BaseMetricLossFunction, module.GenericPairLoss)
     return {
         name: member
-        for name, member in vars(room).items()
+        for name, member in vars(module).items()
         if isinstance(member, type) and issubclass(member, bases[0]) and member not in bases
     }
 
 
 def _miner(name: str) -> nn.Module:
-    room = _library(f"miner {name}").miners
-    found = {
+    module = _library(f"miner {name}").miners
+    miners = {
         key: member
-        for key, member in vars(room).items()
-        if isinstance(member, type) and issubclass(member, room.BaseMiner) and member is not room.BaseMiner
+        for key, member in vars(module).items()
+        if isinstance(member, type)
+        and issubclass(member, module.BaseMiner)
+        and member is not module.BaseMiner
     }
-    found.pop(_PACKAGED, None)
-    if name not in found:
-        hint = nearest(name, found) or f"; there are {', '.join(sorted(found))}"
+    miners.pop(_PACKAGED, None)
+    if name not in miners:
+        hint = nearest(name, miners) or f"; there are {', '.join(sorted(miners))}"
         raise UserError(f"pytorch-metric-learning has no miner '{name}'{hint}")
-    miner: nn.Module = found[name]()
+    miner: nn.Module = miners[name]()
     return miner
 
 
 def _arguments(loss_class: Any) -> dict[str, inspect.Parameter]:
-    """What the constructor takes, and what it hands on to parent losses through **kwargs."""
+    """Return the arguments of the constructor and those passed to parent losses by **kwargs."""
     base = _library("pml").losses.BaseMetricLossFunction
-    found: dict[str, inspect.Parameter] = {}
+    arguments: dict[str, inspect.Parameter] = {}
     family = [c for c in loss_class.__mro__ if issubclass(c, base) and c is not base]
     owners = [c for c in family if "__init__" in vars(c)]
     for owner in owners:
         own = list(inspect.signature(owner.__init__).parameters.values())[1:]
         for parameter in own:
             loose = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-            # what a parent needs and we do not know is set by the child itself
+            # the child itself sets what only a parent requires
             theirs = owner is not owners[0] and parameter.default is parameter.empty
             if not loose and not (theirs and parameter.name not in _GIVEN):
-                found.setdefault(parameter.name, parameter)
+                arguments.setdefault(parameter.name, parameter)
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
             break
-    return found
+    return arguments
 
 
 def _given(loss_class: Any) -> dict[str, str]:
-    """Their name → ours of what we give; an optional one (classes of MarginLoss) keeps its default."""
+    """Return their name → ours of the arguments that we supply; optional ones keep their defaults."""
     arguments = _arguments(loss_class)
     return {
         theirs: ours
@@ -210,13 +200,13 @@ def _given(loss_class: Any) -> dict[str, str]:
 
 
 def _type_of(parameter: inspect.Parameter) -> Any:
-    """The type a value may have, None where it must be an object.
+    """Return the type of a parameter, None if it must be an object.
 
-    Without an annotation a whole default allows fractions too (margins of 0 or 1 are written so), a text
-    also whole numbers (`triplets_per_anchor`).
+    Without an annotation a whole default allows fractions too (margins of 0 or 1 are written so), a text also
+    whole numbers (`triplets_per_anchor`).
     """
     default, written = parameter.default, parameter.annotation
-    if parameter.name in _OBJECTS:
+    if parameter.name in _OBJECTS or parameter.name.endswith("_regularizer"):
         return None
     if default is parameter.empty or default is None:
         kind: Any = written if written in (bool, int, float, str) else bool | int | float | str
@@ -233,21 +223,19 @@ def _keyword(name: str, annotation: Any = Any, default: Any = inspect.Parameter.
 
 
 def _calls(loss_class: Any, helper: str) -> bool:
-    """Whether the loss refuses something by this helper of the library."""
+    """Return whether the loss refuses something by this helper of the library."""
     return helper in loss_class.compute_loss.__code__.co_names
 
 
 def _ignore_warnings() -> None:
-    """Ignore what the library is warned of by numpy and torch: nobody who uses it can act on that."""
+    """Ignore warnings of numpy and torch about the library, which users cannot act on."""
     library = "pytorch_metric_learning"
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=library)
     warnings.filterwarnings("ignore", "Using a non-tuple sequence", UserWarning, library)
 
 
 def _register_plain_tensors(loss: nn.Module) -> None:
-    """Tensors kept as attributes become buffers: they move with the module and are saved (the histogram of
-    DynamicSoftMarginLoss is state).
-    """
+    """Register tensor attributes as buffers, which move with the module and are saved."""
     for module in loss.modules():
         for name, tensor in list(vars(module).items()):
             if isinstance(tensor, Tensor):
@@ -256,7 +244,7 @@ def _register_plain_tensors(loss: nn.Module) -> None:
 
 
 def _forget_graphs(loss: nn.Module) -> None:
-    """State that a loss carries on must not carry the last batch's graph with it."""
+    """Detach buffers from the last batch's graph."""
     for module in loss.modules():
         for name, buffer in list(module.named_buffers(recurse=False)):
             if buffer.requires_grad:

@@ -17,13 +17,7 @@ class L2Softmax(ProxyLoss):
     as in every loss with proxies, so that training compares what retrieval compares: directions.
     """
 
-    def __init__(
-        self,
-        *,
-        num_classes: int,
-        dim: int,
-        scale: Annotated[float, Gt(0)] = 32.0,
-    ) -> None:
+    def __init__(self, *, num_classes: int, dim: int, scale: Annotated[float, Gt(0)] = 32.0) -> None:
         super().__init__(num_classes, dim)
         self.scale = scale
 

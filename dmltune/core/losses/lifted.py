@@ -10,8 +10,7 @@ from torch import Tensor
 
 from dmltune.core.losses._pairs import PairLoss, only
 
-_LARGEST = 1e15
-"""A violation saturates here, with gradient 0, so that the sum of the squares stays within float32."""
+_LARGEST = 1e15  # a violation saturates here, with gradient 0: the sum of the squares stays within float32
 
 
 class Lifted(PairLoss):

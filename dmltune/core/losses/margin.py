@@ -12,8 +12,7 @@ from dmltune.core.losses._pairs import PairLoss, mean_of_non_zero
 
 
 class Margin(PairLoss):
-    """Mean over the non-zero (α + y·(d − β))₊ of all pairs (eq. 2.1.3), y = 1 for positive and −1 for
-    negative ones.
+    """Mean over the non-zero (α + y·(d − β))₊ of all pairs (eq. 2.1.3), y = 1 if positive, else −1.
 
     Positive and negative terms have one common count, as in Wu et al. (2017); all pairs stand in for their
     sampled ones, and β is one number for all classes. ∂L/∂β is the share of violating negative pairs less

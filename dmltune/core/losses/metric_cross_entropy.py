@@ -18,8 +18,7 @@ from dmltune.core.geometry import at_least_float32
 from dmltune.core.losses._proxies import ProxyLoss
 from dmltune.errors import UserError
 
-_NEAR = 1e-6
-"""Below this |x − y| the slope of |x − y|^p grows no further."""
+_NEAR = 1e-6  # below this |x − y| the slope of |x − y|^p stays constant
 
 
 def is_metric(a: float, b: float, p: float) -> bool:
@@ -40,12 +39,10 @@ def distance(x_BC: Tensor, y_BC: Tensor, a: float, b: float, p: float) -> Tensor
 class MetricCrossEntropy(ProxyLoss):
     """Mean over the batch of L(x, y): x = softmax(s / temperature), y the one-hot label.
 
-    `metric: strict` asks for a metric, `metric: weak` takes any b ≤ a + 1: (a, b, p) = (0, 1, 1) is the plain
+    `metric: strict` requires a metric, `metric: weak` takes any b ≤ a + 1: (a, b, p) = (0, 1, 1) is the plain
     extension of cross-entropy, a weak metric. In a search space the condition is
-    `require: 2**(loss.p+1) - 2**(2*loss.p) >= loss.b/(loss.a+1)`.
-
-    Computed from log x and log(1 − x), where the gradient is bounded for every p and no clamp is needed:
-    a hopeless sample of the weak metric keeps its pull.
+    `require: 2**(loss.p+1) - 2**(2*loss.p) >= loss.b/(loss.a+1)`. Computed from log x and log(1 − x), where
+    the gradient is bounded for every p without a clamp, also for samples far from their class.
     """
 
     def __init__(
@@ -90,7 +87,7 @@ class MetricCrossEntropy(ProxyLoss):
 
 
 def _log_one_minus(log_x_BC: Tensor) -> Tensor:
-    """log(1 − x) of probabilities; of the largest as the log of the sum of all others: nothing cancels."""
+    """log(1 − x) of probabilities; of the largest as the log of the sum of all others."""
     top_B1 = log_x_BC.argmax(-1, keepdim=True)
     others_BC = log_x_BC.scatter(-1, top_B1, torch.finfo(log_x_BC.dtype).min)
     return torch.log1p(-others_BC.exp()).scatter(-1, top_B1, others_BC.logsumexp(-1, keepdim=True))

@@ -12,12 +12,11 @@ from dmltune.core.losses._pairs import SimilarityLoss, log_one_plus_exp, only
 
 
 class MultiSimilarity(SimilarityLoss):
-    """Mean over all anchors of log(1 + Σ_p exp(−α(s_p − λ)))/α + log(1 + Σ_n exp(β(s_n − λ)))/β (Wang et
-    al. 2019), λ = base.
+    """Batch mean of log(1 + Σ_p exp(−α(s_p − λ)))/α + log(1 + Σ_n exp(β(s_n − λ)))/β, λ = base.
 
-    With a mining margin ε only the positives with s_p − ε < max_n s_n and the negatives with
-    s_n + ε > min_p s_p are kept; an anchor without positives or without negatives then keeps nothing. An
-    anchor without kept pairs counts as 0.
+    Wang et al. 2019. With a mining margin ε only the positives with s_p − ε < max_n s_n and the negatives
+    with s_n + ε > min_p s_p count; an anchor without positives or without negatives then has no pairs. An
+    anchor without pairs counts as 0.
     """
 
     def __init__(

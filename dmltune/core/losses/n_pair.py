@@ -11,12 +11,11 @@ from dmltune.core.losses._pairs import SimilarityLoss, log_one_plus_exp, only, s
 
 
 class NPair(SimilarityLoss):
-    """1/|P| Σ_(i,j)∈P log(1 + Σ_k exp(s_ik − s_ij)) + l2 · mean_i ‖x_i‖², P the positive pairs, k the
-    negatives of i.
+    """1/|P| Σ_(i,j)∈P log(1 + Σ_k exp(s_ik − s_ij)) + l2 · mean_i ‖x_i‖², P the positive pairs.
 
-    Sohn (2016) has one positive a class, which is then the negative of all other anchors: given the anchors
-    as samples and those positives as references this is his loss; in a batch every sample is an anchor and
-    meets all its positives and all its negatives. The norms are those of the samples, not of the references.
+    k are the negatives of i. Sohn (2016) has one positive a class, which is then the negative of all other
+    anchors: with the anchors as samples and those positives as references this is his loss; in a batch every
+    sample is an anchor and meets all its positives and negatives. The norms are those of the samples.
     """
 
     def __init__(self, l2: Annotated[float, Ge(0)] = 0.0) -> None:

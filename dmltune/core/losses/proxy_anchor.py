@@ -13,10 +13,9 @@ from dmltune.core.losses._proxies import ProxyLoss
 
 
 class ProxyAnchor(ProxyLoss):
-    """Σ_c log(1 + Σ_{y_i = c} exp(−α(s_ic − δ))) / (classes in the batch)
-    + Σ_c log(1 + Σ_{y_i ≠ c} exp(α(s_ic + δ))) / C.
+    """Σ_c log(1 + Σ_{y_i = c} exp(−α(s_ic − δ))) / C⁺ + Σ_c log(1 + Σ_{y_i ≠ c} exp(α(s_ic + δ))) / C.
 
-    B samples, C classes. A class without samples in the batch adds nothing to the first sum.
+    B samples, C classes, C⁺ of them in the batch. Other classes add nothing to the first sum.
     """
 
     def __init__(
@@ -38,5 +37,5 @@ class ProxyAnchor(ProxyLoss):
 
 
 def _log_one_plus_sum(exponent_BC: Tensor, chosen_BC: Tensor) -> Tensor:
-    """log(1 + Σ_i exp(e_ic)) over the kept samples, (C,): a first row of zeros is the 1."""
+    """log(1 + Σ_i exp(e_ic)) over the chosen samples, (C,): a first row of zeros is the 1."""
     return F.pad(exponent_BC.masked_fill(~chosen_BC, -torch.inf), (0, 0, 1, 0)).logsumexp(0)

@@ -13,17 +13,11 @@ from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 class ProxyNca(ProxyLoss):
     """Cross-entropy of −d²/T over all classes, the own one included, mean over the batch.
 
-    d² = ‖x‖² + 1 − 2s, and what all classes share cancels in the softmax: the logits are 2s/T, exactly so
-    for an x shorter than 1 too.
+    d² = ‖x‖² + 1 − 2s, and terms of all classes cancel in the softmax: the logits are 2s/T, also exactly for
+    an x shorter than 1.
     """
 
-    def __init__(
-        self,
-        *,
-        num_classes: int,
-        dim: int,
-        temperature: Annotated[float, Gt(0)] = 0.1,
-    ) -> None:
+    def __init__(self, *, num_classes: int, dim: int, temperature: Annotated[float, Gt(0)] = 0.1) -> None:
         super().__init__(num_classes, dim)
         self.temperature = temperature
 

@@ -1,4 +1,4 @@
-"""SoftTriple: several proxies a class, softly assigned, and a pull that merges those not needed."""
+"""SoftTriple: several proxies a class, softly assigned, and a pull that merges superfluous ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
 
 
 class SoftTriple(ProxyLoss):
-    """Cross-entropy of λ(S_ic − δ[c = y_i]) with S_ic = Σ_k softmax_k(s_ick / γ) s_ick, mean over the batch,
-    + τ Σ_c Σ_{k<l} ‖p_ck − p_cl‖ / (C K (K − 1)), which is nothing for K = 1.
+    """Cross-entropy of λ(S_ic − δ[c = y_i]) with S_ic = Σ_k softmax_k(s_ick / γ) s_ick, batch mean, …
 
-    B samples, C classes, K proxies a class; `scale` is λ. γ divides: where a table prints a factor, such
-    as the thesis' 19.18 (Cars) and 47.9 (SOP), give 1/19.18 and 1/47.9.
+    … + τ Σ_c Σ_{k<l} ‖p_ck − p_cl‖ / (C K (K − 1)), which is 0 for K = 1. B samples, C classes, K proxies a
+    class; `scale` is λ. γ divides: where a table prints a factor, such as the thesis' 19.18 (Cars) and 47.9
+    (SOP), give 1/19.18 and 1/47.9.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""The triplet loss over all triplets, without ever listing them.
+"""The triplet loss over all triplets, without a list of them.
 
-B samples, R references, P the largest number of positives a sample has; a anchor, p positive, n negative.
+B samples, R references, P the largest number of positives of a sample; a anchor, p positive, n negative.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ class Triplet(PairLoss):
 
 
 class _MeanOfTriplets(torch.autograd.Function):
-    """With A the active triplets, d_an < d_ap + m, the loss is linear wherever A does not change:
+    """With A the active triplets, d_an < d_ap + m, the loss is linear wherever A does not change.
 
     ∂L/∂d_ap = #{n: (a,p,n) ∈ A} / |A|, ∂L/∂d_an = −#{p: (a,p,n) ∈ A} / |A| and L = m + Σ_ij ∂L/∂d_ij · d_ij.
-
-    Both counts come from looking every negative up among its anchor's sorted positives: O(B·R·log P) time
+    Both counts come from a search of every negative among its anchor's sorted positives: O(B·R·log P) time
     and O(B·R) memory for up to B·R² triplets.
     """
 
@@ -58,11 +57,11 @@ class _MeanOfTriplets(torch.autograd.Function):
 def _slopes(
     dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """(how often each distance is pulled less how often it is pushed, number of active triplets)."""
+    """Return (pulls less pushes of each distance, number of active triplets)."""
     most = int(positive_BR.sum(1).max()) if positive_BR.numel() else 0
     if most == 0:
         return torch.zeros_like(dist_BR), torch.zeros((), dtype=torch.long, device=dist_BR.device)
-    # ascending; who has fewer than P positives has −∞ in front, farther than no negative
+    # ascending; rows with fewer than P positives have −∞ in front, which no negative violates
     bound_BP, place_BP = torch.where(positive_BR, dist_BR + margin, -torch.inf).topk(most, dim=1)
     bound_BP, place_BP = bound_BP.flip(1), place_BP.flip(1)
     near_BR = torch.where(negative_BR, dist_BR, torch.inf)

@@ -10,11 +10,11 @@ from dmltune.core import components
 
 
 class Pooling(nn.Module):
-    """What `Embedder`, `Objective` and `fit` ask of a pooling; the defaults are those of a plain one.
+    """Interface of poolings for `Embedder`, `Objective` and `fit`; the defaults are those of a plain one.
 
-    in_channels   of the map it takes, where it is not the size of the point it gives (NetVLAD: 16 for 8 × 16)
+    in_channels   of the map it takes, if not the size of the point it gives (NetVLAD: 16 for 8 × 16)
     attributes    length of the pseudo-attribute vector z of eq. 5.2.3, 0 without one
-    start_points  how many points it wants to be started from, 0 for none
+    start_points  number of points that `start` needs, 0 for none
     """
 
     in_channels: int | None = None
@@ -28,16 +28,17 @@ class Pooling(nn.Module):
         raise NotImplementedError
 
     def with_attributes(self, features_BDHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(pooled_BD, attributes_BM) in one pass, for a pooling with attributes."""
+        """Return (pooled_BD, attributes_BM) in one pass, for a pooling with attributes."""
         raise NotImplementedError
 
     def start(self, points_ND: Tensor) -> None:
-        """Called once before the first step, when `start_points` > 0: averages of feature maps of training
-        images (N ≥ start_points where there are so many images), the same on all ranks.
+        """Start from averages of feature maps of training images, once before the first step.
+
+        N ≥ start_points where there are so many images; the points are the same on all ranks.
         """
 
 
 def load(name: str, channels: int | None = None, **parameters: Any) -> Pooling:
-    """The pooling `name` that gives points of `channels` dimensions."""
+    """Return the pooling `name` that gives points of `channels` dimensions."""
     pooling: Pooling = components.build_module("poolings", name, {"channels": channels}, parameters)
     return pooling

@@ -1,4 +1,4 @@
-"""What the poolings share: the map as a bag of local features, and checks of their parameters.
+"""Shared parts of the poolings: maps as bags of local features, and validation of parameters.
 
 B images, D channels, H × W = N positions.
 """
@@ -12,14 +12,12 @@ from dmltune.errors import UserError
 
 
 def raised(features: Tensor) -> Tensor:
-    """Half types as float32, the others as they are."""
+    """Raise half types to float32."""
     return features.to(torch.promote_types(features.dtype, torch.float32))
 
 
 def local_features(features_BDHW: Tensor) -> Tensor:
-    """The features of the positions, (B, N, D), half types raised; no copy of a map that lies
-    channels-last.
-    """
+    """Return the features of the positions, (B, N, D); no copy of a channels-last map."""
     return raised(features_BDHW).flatten(2).mT
 
 
@@ -29,14 +27,12 @@ def weighted_sum(weights_BN: Tensor, local_BND: Tensor) -> Tensor:
 
 
 def magnitude(x: Tensor, *dims: int) -> Tensor:
-    """The largest |x| over `dims` (kept), never 0: the divisor, without gradient, where only ratios
-    matter.
-    """
+    """Return the largest |x| over `dims` (kept), never 0, without gradient: a divisor for ratios."""
     return x.detach().abs().amax(dims, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
 
 
 def channels_each(channels: int, clusters: int) -> int:
-    """The channels of each of `clusters` parts that are put side by side."""
+    """Return the channels of each of `clusters` parts that are put side by side."""
     if channels % clusters:
         below = channels // clusters * clusters
         fitting = f"{below} or {below + clusters}" if below else f"{clusters}"
@@ -48,7 +44,7 @@ def channels_each(channels: int, clusters: int) -> int:
 
 
 def padding_of(kernel_size: int) -> int:
-    """The padding that keeps the size of the map."""
+    """Return the padding that keeps the size of the map."""
     if kernel_size % 2 == 0:
         raise UserError(
             f"kernel_size must be odd, so that the map keeps its size; got {kernel_size}. "

@@ -5,8 +5,8 @@ point of proposition 5.2.1 is
 
     ρ_j = σ(−u_j)/N,   π_ij = softmax_i(−ε c_ij) σ(u_j)/N,   (1/N) Σ_j σ(u_j) = μ,
 
-one increasing equation in the scalar log t per image. In this form nothing underflows and nothing is
-the difference of two near numbers, also not for μ near 0 or 1.
+one increasing equation in the scalar log t per image. In this form nothing underflows and no near numbers are
+subtracted, also for μ near 0 or 1.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-_PASSES = 100
-"""More than bisection alone would need; three to six are usual."""
+_PASSES = 100  # more than bisection alone would need; three to six are usual
 
 
 class Transport(NamedTuple):
-    """π (B, M, N), what each feature gives to each prototype, and ρ (B, N), what it keeps."""
+    """π (B, M, N), the mass from each feature to each prototype, and ρ (B, N), the rest of a feature."""
 
     plan_BMN: Tensor
     residual_BN: Tensor
 
 
 def transport(cost_BMN: Tensor, mu: float, epsilon: float, iterations: int | None = None) -> Transport:
-    """argmin Σ c π + (Σ π log π + Σ ρ log ρ)/ε  with  ρ_j + Σ_i π_ij = 1/N  and  Σ_ij π_ij = μ  (P2).
+    """argmin Σ c π + (Σ π log π + Σ ρ log ρ)/ε with ρ_j + Σ_i π_ij = 1/N and Σ_ij π_ij = μ (P2).
 
-    Solved to machine precision, or by as many passes of proposition 5.2.1 as `iterations` says, from
-    t = 1. The gradient is that of the solution either way (as the authors do): after few passes it is as
-    approximate as they are. μ = 1 leaves nothing: ρ = 0 and π = softmax_i(−ε c)/N, without a pass.
+    Solved to machine precision, or by `iterations` passes of proposition 5.2.1 from t = 1. The gradient is
+    that of the solution either way (as the authors do): after few passes it is as approximate as they are. μ
+    = 1 leaves nothing: ρ = 0 and π = softmax_i(−ε c)/N, without a pass.
     """
     return Transport(*partial_transport(cost_BMN, mu, epsilon, iterations)[:2])
 
@@ -42,7 +41,7 @@ def transport(cost_BMN: Tensor, mu: float, epsilon: float, iterations: int | Non
 def partial_transport(
     cost_BMN: Tensor, mu: float, epsilon: float, iterations: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(π, ρ, 1/N − ρ): the third is Σ_i π_ij of the solution, with all its digits where it is small."""
+    """Return (π, ρ, 1/N − ρ), the third as the Σ_i π_ij of the solution with all its digits."""
     if not (0 < mu <= 1 and epsilon > 0 and (iterations is None or iterations >= 1)):
         raise ValueError(
             "mu must be above 0 and at most 1, epsilon above 0, iterations None or at least 1; "
@@ -54,7 +53,7 @@ def partial_transport(
 
 
 class _PartialTransport(torch.autograd.Function):
-    """Saves softmax_i(−ε c), u and the column sums of π: as much after one pass as after a thousand."""
+    """Saves softmax_i(−ε c), u and the column sums of π, however many passes were made."""
 
     @staticmethod
     def forward(
@@ -105,7 +104,7 @@ class _PartialTransport(torch.autograd.Function):
 
 
 def _solve(alpha_BN: Tensor, mu: float, iterations: int | None) -> tuple[Tensor, Tensor]:
-    """(u, growth of t in the last pass: 1 at the solution)."""
+    """Return (u, growth of t in the last pass: 1 at the solution)."""
     if mu == 1:
         return torch.full_like(alpha_BN, torch.inf), torch.ones_like(alpha_BN[..., :1])
     # N numbers an image: float64 costs nothing and keeps the sum over N from hiding a single feature
@@ -115,9 +114,9 @@ def _solve(alpha_BN: Tensor, mu: float, iterations: int | None) -> tuple[Tensor,
 
 
 def _newton(alpha_BN: Tensor, mu: float) -> tuple[Tensor, Tensor]:
-    """The root x = log t of h(x) = logit(mean_j σ(x + α_j)) − logit μ, which is increasing with slope ≤ 1.
+    """Return the root x = log t of h(x) = logit(mean_j σ(x + α_j)) − logit μ, of slope in (0, 1].
 
-    Newton's steps, halving the bracket instead whenever a step leaves it or does not halve the one before.
+    Newton's steps; the bracket is halved instead if a step leaves it or does not halve the one before.
     """
     count, target, eps = alpha_BN.shape[-1], math.log(mu) - math.log1p(-mu), torch.finfo(alpha_BN.dtype).eps
     low_B1, high_B1 = target - alpha_BN.amax(-1, keepdim=True), target - alpha_BN.amin(-1, keepdim=True)
@@ -148,7 +147,7 @@ def _newton(alpha_BN: Tensor, mu: float) -> tuple[Tensor, Tensor]:
 
 
 def _printed(alpha_BN: Tensor, mu: float, iterations: int) -> tuple[Tensor, Tensor]:
-    """Proposition 5.2.1: ρ = (1/N)/(1 + t a), then t = μ/Σ_j a_j ρ_j, so many times; a = exp α."""
+    """Proposition 5.2.1: ρ = (1/N)/(1 + t a), then t = μ/Σ_j a_j ρ_j, repeated; a = exp α."""
     x_B1 = torch.zeros_like(alpha_BN[..., :1])
     for _ in range(iterations):
         logit_BN = x_B1 + alpha_BN

@@ -16,20 +16,16 @@ from dmltune.core.poolings._local import padding_of, raised, weighted_sum
 
 
 class Cbam(Pooling):
-    """f′ = M_c ⊙ f, f″ = M_s ⊙ f′, pooled = mean of f″ (Woo et al. 2018), where over positions and channels
+    """f′ = M_c ⊙ f, f″ = M_s ⊙ f′, pooled = mean of f″ (Woo et al. 2018).
 
-    M_c = σ(W₁ relu(W₀ avg f) + W₁ relu(W₀ max f)) and M_s = σ(conv_k [avg f′; max f′]), k = 7.
-
-    W₁ and the convolution start at 0, so both masks at ½: average pooling up to scale. No batch norm
-    after the convolution, unlike the authors' code: its statistics would tie images of a batch together.
+    M_c = σ(W₁ relu(W₀ avg f) + W₁ relu(W₀ max f)) over positions and M_s = σ(conv_k [avg f′; max f′]), k = 7,
+    over channels. W₁ and the convolution start at 0, so both masks at ½: average pooling up to scale. No
+    batch norm after the convolution, unlike the authors' code: its statistics would tie images of a batch
+    together.
     """
 
     def __init__(
-        self,
-        *,
-        channels: int,
-        reduction: Annotated[int, Ge(1)] = 16,
-        kernel_size: Annotated[int, Ge(1)] = 7,
+        self, *, channels: int, reduction: Annotated[int, Ge(1)] = 16, kernel_size: Annotated[int, Ge(1)] = 7
     ) -> None:
         super().__init__()
         hidden = max(1, channels // reduction)

@@ -16,20 +16,15 @@ from dmltune.core.poolings._local import local_features, weighted_sum
 
 
 class Crow(Pooling):
-    """pooled_d = I_d · mean_n S_n f_nd (Kalantidis et al. 2016), where with X = relu(f), X_n = Σ_d X_nd
+    """pooled_d = I_d · mean_n S_n f_nd (Kalantidis et al. 2016).
 
-    S_n = (X_n / (Σ_m X_m^a)^(1/a))^(1/b), I_d = log(Σ_h Q_h / Q_d), Q_d the share of positions with X_nd > 0.
-
-    The paper's features are ≥ 0. Here they follow a linear layer: both weights are those of relu(f), what
-    they weigh is f itself. The paper sums over positions; the mean has the same direction.
+    With X = relu(f), X_n = Σ_d X_nd: S_n = (X_n / (Σ_m X_m^a)^(1/a))^(1/b), I_d = log(Σ_h Q_h / Q_d), Q_d the
+    share of positions with X_nd > 0. The paper's features are ≥ 0. Here they follow a linear layer: both
+    weights are those of relu(f), applied to f itself. The paper sums over positions; the mean has the same
+    direction.
     """
 
-    def __init__(
-        self,
-        *,
-        norm: Annotated[float, Ge(1)] = 2.0,
-        root: Annotated[float, Ge(1)] = 2.0,
-    ) -> None:
+    def __init__(self, *, norm: Annotated[float, Ge(1)] = 2.0, root: Annotated[float, Ge(1)] = 2.0) -> None:
         super().__init__()
         self.norm, self.root = norm, root
 
@@ -43,7 +38,7 @@ class Crow(Pooling):
         return rarity_BD * weighted_sum(spatial_BN, local_BND) / spatial_BN.shape[1]
 
     def _spatial(self, response_BN: Tensor) -> Tensor:
-        """S; equal weights where no position responds, and no (infinite) gradient at responses of 0."""
+        """Return S; equal weights if no position responds, and no (infinite) gradient at responses of 0."""
         largest_B1 = response_BN.detach().amax(1, keepdim=True)
         silent_B1 = largest_B1 == 0
         share_BN = torch.where(silent_B1, 1, response_BN / torch.where(silent_B1, 1, largest_B1))

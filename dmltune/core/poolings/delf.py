@@ -1,4 +1,4 @@
-"""DeLF: the average weighted by a small network's attention.
+"""DeLF: the average weighted by the attention of a small network.
 
 B images, D channels, N positions, L hidden channels.
 """
@@ -19,8 +19,8 @@ from dmltune.core.poolings._local import local_features, weighted_sum
 class Delf(Pooling):
     """mean_n φ(f_n) f_n with φ(f) = softplus(w · relu(W f + b) + c) (Noh et al. 2017, eq. 1).
 
-    The paper sums over positions; the mean has the same direction. w starts at 0 and c so that φ = 1:
-    average pooling.
+    The paper sums over positions; the mean has the same direction. w starts at 0 and c so that φ = 1: average
+    pooling.
     """
 
     def __init__(self, *, channels: int, hidden: Annotated[int, Ge(1)] = 512) -> None:

@@ -18,9 +18,9 @@ from dmltune.core.poolings._local import local_features, magnitude, weighted_sum
 class Gemax(Pooling):
     """Σ_n α_n f_n with (F Fᵀ / s + ridge·I) α = 1 (Murray and Perronnin 2014, dual form), s = mean ‖f_n‖².
 
-    For a small ridge every feature is equally similar to the result, ⟨f_n, pooled⟩ = s; for a large one
-    it is the sum. In the paper descriptors have unit norm, so s = 1; here s makes the ridge mean the same
-    for features of any size, and the result as large as they are.
+    For a small ridge every feature is equally similar to the result, ⟨f_n, pooled⟩ = s; for a large one it is
+    the sum. In the paper descriptors have unit norm, so s = 1; here s makes ridge and result independent of
+    the size of the features.
     """
 
     def __init__(self, *, ridge: Annotated[float, Ge(1e-4)] = 1.0) -> None:

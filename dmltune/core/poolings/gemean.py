@@ -15,10 +15,8 @@ from torch import Tensor, nn
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features
 
-FLOOR = 1e-6
-"""Features below it count as it: powers of negative numbers are none (the authors' value)."""
-LEAST_POWER = 0.1
-"""Not in the paper: the learned power stays above 0, where the mean divides by it."""
+FLOOR = 1e-6  # lower bound of features: powers of negative numbers are undefined (the authors' value)
+LEAST_POWER = 0.1  # not in the paper: the learned power stays above 0, where the mean divides by it
 
 
 def generalised_mean(local_BND: Tensor, power: Tensor) -> Tensor:
@@ -29,8 +27,9 @@ def generalised_mean(local_BND: Tensor, power: Tensor) -> Tensor:
 
 
 class Gemean(Pooling):
-    """(mean_n f_n^p)^(1/p) with one learned p for all channels (Radenović et al. 2018, eq. 3); p starts at
-    `power`. 1 is average pooling, ∞ max pooling, both of the features' positive part.
+    """(mean_n f_n^p)^(1/p) with one learned p for all channels (Radenović et al. 2018, eq. 3).
+
+    p starts at `power`. 1 is average pooling, ∞ max pooling, both of the features' positive part.
     """
 
     def __init__(self, *, power: Annotated[float, Ge(1)] = 3.0) -> None:

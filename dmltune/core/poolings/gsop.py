@@ -1,4 +1,4 @@
-"""GSoP: channels weighted by what their covariances say, then the average.
+"""GSoP: channels weighted by their covariances, then the average.
 
 B images, D channels, N positions, E reduced channels.
 """
@@ -14,16 +14,15 @@ from torch import Tensor, nn
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import local_features
 
-_PER_ROW = 4
-"""Filters that look at each row of the covariance."""
+_PER_ROW = 4  # filters on each row of the covariance
 
 
 class Gsop(Pooling):
-    """σ(W r(C) + b) ⊙ mean f (Gao et al. 2019, channel-wise), C = cov relu(V f + c) over the positions,
-    (E, E), and r the row-wise convolution: 4 filters for every row of C.
+    """σ(W r(C) + b) ⊙ mean f, C = cov relu(V f + c) over the positions (Gao et al. 2019, channel-wise).
 
-    W starts at 0: average pooling up to scale. No batch norms (after V, after C): their statistics would
-    tie images of a batch together. The position-wise block is left out: it needs maps of one size.
+    C is (E, E), and r the row-wise convolution: 4 filters for every row of C. W starts at 0: average pooling
+    up to scale. No batch norms (after V, after C): their statistics would tie images of a batch together. The
+    position-wise block is left out: it needs maps of one size.
     """
 
     def __init__(self, *, channels: int, reduced: Annotated[int, Ge(1)] = 128) -> None:

@@ -1,4 +1,4 @@
-"""Generalized sum pooling (chapter 5): the share μ of the features that is nearest to learned prototypes.
+"""Generalized sum pooling (chapter 5): the share μ of the features nearest to learned prototypes.
 
 B images, D channels, H × W = N positions, M prototypes.
 """
@@ -17,14 +17,11 @@ from dmltune.core.poolings._transport import Transport, partial_transport, trans
 
 __all__ = ["Gsp", "Pooled", "Transport", "generalized_sum_pool", "transport"]
 
-_JITTER = 1e-2
-"""Length of what keeps two prototypes apart that start from the same point."""
+_JITTER = 1e-2  # length of the noise that separates prototypes with the same start
 
 
 class Pooled(NamedTuple):
-    """The pooled features (B, D), the pseudo-attributes z (B, M) and the pooling weights p (B, N); rows of
-    z and p sum to 1.
-    """
+    """Pooled features (B, D), pseudo-attributes z (B, M) and weights p (B, N); rows of z and p sum to 1."""
 
     pooled_BD: Tensor
     attributes_BM: Tensor
@@ -51,8 +48,8 @@ def generalized_sum_pool(
 class Gsp(Pooling):
     """Generalized sum pooling of the local features of a map, with learned prototypes ω.
 
-    Until `start` it pools as at μ = 1. `under: max` takes the largest N·p_j·f_j of each channel instead
-    of the sum (conventional evaluation of the thesis; at μ = 1 it is max pooling).
+    Before `start` it pools as at μ = 1. `under: max` takes the largest N·p_j·f_j of each channel instead of
+    the sum (conventional evaluation of the thesis; at μ = 1 it is max pooling).
     """
 
     started: Tensor
@@ -83,19 +80,19 @@ class Gsp(Pooling):
         pooled_BD, attributes_BM, weights_BN = self._pool(local_BND)
         if self.under == "max":
             pooled_BD = (weights_BN.unsqueeze(-1) * local_BND.shape[1] * local_BND).amax(1)
-        # adds nothing: where pooling is average, DistributedDataParallel still wants the prototypes in it
+        # adds 0: DistributedDataParallel needs the prototypes in the graph of an average pooling too
         return pooled_BD + 0 * self.prototypes.sum(), attributes_BM
 
     def weights(self, features_BDHW: Tensor) -> Tensor:
-        """The pooling weights as pictures, (B, H, W); each sums to 1."""
+        """Return the pooling weights as maps, (B, H, W); each sums to 1."""
         weights_BN = self._pool(features_BDHW.flatten(2).mT).weights_BN
         return weights_BN.view(-1, *features_BDHW.shape[2:])
 
     @torch.no_grad()
     def start(self, points_ND: Tensor) -> None:
-        """Prototypes ← greedy k-center of the points after lip, which is where the cost compares them.
+        """Prototypes ← greedy k-center of the points after lip, where the cost compares them.
 
-        With fewer points than prototypes the picks repeat, moved a little: equal prototypes would stay equal.
+        With fewer points than prototypes the picks repeat, with noise: equal prototypes would stay equal.
         """
         if not len(points_ND):
             raise ValueError("Gsp.start needs at least one point; got none")

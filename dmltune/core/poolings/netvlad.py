@@ -15,26 +15,20 @@ from dmltune.core.geometry import greedy_k_center, l2_normalise, pairwise_distan
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import channels_each, local_features
 
-_POINTS_EACH = 32
-"""Points to start from for every centre."""
-_ROUNDS = 50
-"""Most rounds of k-means; it nearly always stands still earlier."""
+_POINTS_EACH = 32  # points to start from for every centre
+_ROUNDS = 50  # most rounds of k-means; it usually converges earlier
 
 
 class Netvlad(Pooling):
-    """[V_1, …, V_K], V_k = Σ_n a_nk (x_n − c_k) at unit length each, a = softmax_k(⟨w_k, x_n⟩ + b_k)
-    (Arandjelović et al. 2016, eq. 4), x the features at unit length as in the authors' best form.
+    """[V_1, …, V_K], V_k = Σ_n a_nk (x_n − c_k) at unit length each, a = softmax_k(⟨w_k, x_n⟩ + b_k).
 
-    w = 2αc and b = −α‖c‖² at first, which assigns by distance with sharpness α; all three then learn on their
-    own. The paper sets α by the distances of local features; `start` has averages only, so α is a parameter.
+    Arandjelović et al. 2016, eq. 4; x are the features at unit length as in the authors' best form. w = 2αc
+    and b = −α‖c‖² at first, which assigns by distance with sharpness α; then all three learn. The paper sets
+    α by the distances of local features; `start` has averages only, so α is a parameter.
     """
 
     def __init__(
-        self,
-        *,
-        channels: int,
-        clusters: Annotated[int, Ge(1)] = 8,
-        sharpness: Annotated[float, Gt(0)] = 10.0,
+        self, *, channels: int, clusters: Annotated[int, Ge(1)] = 8, sharpness: Annotated[float, Gt(0)] = 10.0
     ) -> None:
         super().__init__()
         self.in_channels = channels_each(channels, clusters)
@@ -65,9 +59,7 @@ class Netvlad(Pooling):
 
 
 def _k_means(points_PD: Tensor, clusters: int) -> Tensor:
-    """Centres (min(clusters, P), D) by Lloyd's rounds from greedy k-center; an empty cluster keeps its
-    centre.
-    """
+    """Return centres (min(clusters, P), D) by Lloyd's rounds from greedy k-center; empty clusters stay."""
     centres_KD = points_PD[greedy_k_center(points_PD, None, min(clusters, len(points_PD)))]
     nearest_P = torch.full((len(points_PD),), -1, device=points_PD.device)
     for _ in range(_ROUNDS if len(points_PD) else 0):

@@ -1,4 +1,4 @@
-"""Aggregation by optimal transport: the features that are moved to each prototype, side by side.
+"""Aggregation by optimal transport: the features moved to each prototype, side by side.
 
 B images, D channels of a part, N positions, K clusters (prototypes), P points.
 """
@@ -16,17 +16,16 @@ from dmltune.core.geometry import greedy_k_center, l2_normalise
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._local import channels_each, local_features
 
-_POINTS_EACH = 32
-"""Points to start from for every prototype."""
+_POINTS_EACH = 32  # points to start from for every prototype
 
 
 class Otp(Pooling):
-    """√K · [Σ_n π_n1 f_n, …, Σ_n π_nK f_n] (Mialon et al. 2021), π the entropic transport of the features
-    (1/N each) to the prototypes (1/K each), π_nk ∝ exp(⟨f_n, w_k⟩ / ε) with both at unit length.
+    """√K · [Σ_n π_n1 f_n, …, Σ_n π_nK f_n] (Mialon et al. 2021), π the entropic transport.
 
-    As in the paper π is what a fixed number of Sinkhorn iterations gives; the last sets the masses of the
-    prototypes, so every part is an average. The kernel embedding of the paper is the linear one here: the
-    1×1 convolution before the pooling learns it.
+    π moves the features (1/N each) to the prototypes (1/K each), π_nk ∝ exp(⟨f_n, w_k⟩ / ε) with both at unit
+    length. As in the paper π is the result of a fixed number of Sinkhorn iterations; the last sets the masses
+    of the prototypes, so every part is an average. The kernel embedding of the paper is the linear one here:
+    the 1×1 convolution before the pooling learns it.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Otp(Pooling):
 
 
 def _transport(score_BNK: Tensor, iterations: int) -> Tensor:
-    """Sinkhorn's scalings of exp(score) to row sums 1/N and, exactly, column sums 1/K, in the log domain."""
+    """Sinkhorn's scalings of exp(score) to row sums 1/N and, exactly, column sums 1/K, as logarithms."""
     count, clusters = score_BNK.shape[1:]
     column_B1K = score_BNK.new_zeros(())
     for _ in range(iterations):

@@ -1,4 +1,4 @@
-"""Trainable selective match kernel, as the global descriptor it is trained by.
+"""The global descriptor of the trainable selective match kernel.
 
 B images, D channels, N positions.
 """
@@ -17,12 +17,12 @@ from dmltune.core.poolings._local import local_features, magnitude, padding_of, 
 
 
 class Smk(Pooling):
-    """Σ_n ‖f_n‖ f̄_n / Σ_n ‖f_n‖ (Tolias, Jenicek and Chum 2020), f̄ the map after local averaging, 3×3 and
-    of the positions inside the map only.
+    """Σ_n ‖f_n‖ f̄_n / Σ_n ‖f_n‖ (Tolias, Jenicek and Chum 2020), f̄ the map after local averaging.
 
-    This is the paper's global descriptor, which the match kernel is learned through and whose inner products
-    are the kernel's sum over all pairs of features; selection and binary codes come after training there
-    and are left out, as the thesis' comparison does. The paper divides by the largest norm: same direction.
+    Averages are 3×3 and of the positions inside the map only. The inner products of this descriptor are the
+    kernel's sum over all pairs of features, and the kernel is learned through it; selection and binary codes
+    come after training and are left out, as in the thesis' comparison. The paper divides by the largest norm:
+    same direction.
     """
 
     def __init__(self, *, kernel_size: Annotated[int, Ge(1)] = 3) -> None:

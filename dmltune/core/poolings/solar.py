@@ -17,19 +17,15 @@ from dmltune.core.poolings.gemean import generalised_mean
 
 
 class Solar(Pooling):
-    """The generalised mean (`gemean`, p learned) of f + ψ(softmax(Q Kᵀ / √E) V) (Ng et al. 2020),
-    Q = relu(W_q f), K = relu(W_k f), V = W_v f and ψ linear, each with a bias.
+    """The generalised mean (`gemean`, p learned) of f + ψ(softmax(Q Kᵀ / √E) V) (Ng et al. 2020).
 
-    ψ starts at 0: at first it is the generalised mean of f. No batch norms before the relus, unlike the
-    authors' code: their statistics would tie images of a batch together.
+    Q = relu(W_q f), K = relu(W_k f), V = W_v f and ψ linear, each with a bias. ψ starts at 0: at first it is
+    the generalised mean of f. No batch norms before the relus, unlike the authors' code: their statistics
+    would tie images of a batch together.
     """
 
     def __init__(
-        self,
-        *,
-        channels: int,
-        reduction: Annotated[int, Ge(1)] = 2,
-        power: Annotated[float, Ge(1)] = 3.0,
+        self, *, channels: int, reduction: Annotated[int, Ge(1)] = 2, power: Annotated[float, Ge(1)] = 3.0
     ) -> None:
         super().__init__()
         width = max(1, channels // reduction)

@@ -22,12 +22,7 @@ class Weldon(Pooling):
     k_min = 0 leaves the second mean out. Defaults: the thesis' code.
     """
 
-    def __init__(
-        self,
-        *,
-        k_max: Annotated[float, Gt(0)] = 3.0,
-        k_min: Annotated[float, Ge(0)] = 3.0,
-    ) -> None:
+    def __init__(self, *, k_max: Annotated[float, Gt(0)] = 3.0, k_min: Annotated[float, Ge(0)] = 3.0) -> None:
         super().__init__()
         for name, k in (("k_max", k_max), ("k_min", k_min)):
             if k > 1 and k != int(k):

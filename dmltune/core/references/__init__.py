@@ -1,4 +1,4 @@
-"""One file a kind of reference: what the samples of a batch are compared with."""
+"""One file a kind of references: the points that the samples of a batch are compared with."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from dmltune.core import components
 
 Pool = Callable[[int], tuple[Tensor, Tensor]]
-"""`pool(per_class) -> (emb_CbD, valid_Cb)`: fresh samples of every class, embedded by the current model
-in inference mode, identical on all ranks. `valid` is False where a class has fewer than b samples."""
+"""`pool(per_class) -> (emb_CbD, valid_Cb)`: fresh samples of every class, equal on all ranks.
+
+The current model embeds them in inference mode. `valid` is False where a class has fewer than b samples.
+"""
 
 
 class References(nn.Module, ABC):
-    """What `Objective` and `fit` ask of every kind of reference. All state lives in parameters and
-    buffers.
-    """
+    """Interface of references for `Objective` and `fit`. All state lives in parameters and buffers."""
 
     normalise: ClassVar[Literal["l2", "lip"]] = "l2"
     pool_size: int = 0
@@ -32,29 +32,27 @@ class References(nn.Module, ABC):
 
     @property
     def penalises(self) -> bool:
-        """Whether `penalty` is anything but zero now (so that nobody flattens the weights for nothing)."""
+        """Whether `penalty` is not zero now; otherwise the weights need not be flattened."""
         return False
 
     def penalty(self, weights_W: Tensor) -> Tensor:
-        """A scalar of the flat vector of trainable embedder weights."""
+        """Return a scalar of the flat vector of trainable embedder weights."""
         return weights_W.new_zeros(())
 
     def start(self, pool: Pool) -> None:
-        """Called once, before the first step of a new run."""
+        """Start a new run; called once before the first step."""
 
     def after_validation(self, score: float, weights_W: Tensor, pool: Pool) -> dict[str, float]:
-        """Called after every validation that follows training, higher scores are better; gives figures to
-        log.
-        """
+        """Update after a validation (higher scores are better); return figures to log."""
         return self.figures()
 
     def figures(self) -> dict[str, float]:
-        """Figures to log with a validation."""
+        """Return figures to log with a validation."""
         return {}
 
 
 def load(name: str, num_classes: int, dim: int, **parameters: Any) -> References:
-    """The references `name` for so many training classes and embeddings of so many dimensions."""
+    """Return the references `name` for these numbers of training classes and dimensions."""
     given = {"num_classes": num_classes, "dim": dim}
     references: References = components.build_module("references", name, given, parameters)
     return references

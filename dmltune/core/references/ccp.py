@@ -17,12 +17,11 @@ from dmltune.core.geometry import greedy_k_center, lip
 from dmltune.core.references import Pool, References
 from dmltune.errors import UserError
 
-_PLATEAU = 1e-5
-"""An improvement of the score by no more than this is none."""
+_PLATEAU = 1e-5  # an improvement of the score by no more than this is none
 
 
 class Ccp(References):
-    """`forward` is L(sample × proxy) + batch_weight·L(batch), both after lip.
+    """L(sample × proxy) + batch_weight·L(batch), both after lip.
 
     The second term is the authors' code's, not in eq. 3.2.11; batch_weight = 0 gives the text.
     """
@@ -80,7 +79,7 @@ class Ccp(References):
         return self.proximal_weight > 0 and self.anchor_W.numel() > 0
 
     def penalty(self, weights_W: Tensor) -> Tensor:
-        """λ/2·‖θ − θ*‖² (eq. 3.2.11), so the gradient is +λ(θ − θ*); algorithm 1 prints the sign reversed."""
+        """λ/2·‖θ − θ*‖² (eq. 3.2.11), gradient +λ(θ − θ*); algorithm 1 prints the sign reversed."""
         if not self.penalises:
             return weights_W.new_zeros(())
         return self.proximal_weight / 2 * (weights_W - self.anchor_W).square().sum()
@@ -90,9 +89,7 @@ class Ccp(References):
 
     @torch.no_grad()
     def after_validation(self, score: float, weights_W: Tensor, pool: Pool) -> dict[str, float]:
-        """Keep the best of this projection; after `patience` validations without a better one begin the
-        next.
-        """
+        """Store the best state; after `patience` validations without a better one, project."""
         if score > float(self.best_score) + _PLATEAU:
             self.best_score.fill_(score)
             self.best_proxies.copy_(self.proxies)
@@ -109,7 +106,7 @@ class Ccp(References):
         return {"projection": float(self.projection), "steps_in_projection": float(self.steps)}
 
     def _project(self, pool: Pool) -> None:
-        """θ* ← best weights, new proxies; the live weights and the optimiser's state are kept."""
+        """θ* ← best weights, new proxies; the live weights and the optimiser's state stay."""
         self.anchor_W = self.best_W.clone()
         self._choose(pool, lip(self.best_proxies))
         self.best_score.fill_(-torch.inf)

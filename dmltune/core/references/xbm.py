@@ -23,10 +23,9 @@ class Xbm(References):
     is: nothing is enqueued or counted.
 
     As the batch is enqueued first, every sample meets its own copy: a positive at distance 0. The method's C1
-    drops it by its [s < 1 − 1e-5], and for C2 and the margin loss it is satisfied and adds nothing. Other
-    losses see one positive that is found already (in the triplet loss it stands for "no negative nearer than
-    the margin"). It stays, because the text says so: its pull on the sample is along the sample itself,
-    which l2 normalisation takes away.
+    drops it by its [s < 1 − 1e-5]; for C2 and the margin loss it adds nothing. Other losses see one positive
+    that is satisfied (in the triplet loss it means "no negative nearer than the margin"). It stays as in the
+    text: its pull on the sample is along the sample itself, which l2 normalisation removes.
     """
 
     memory: Tensor
@@ -70,7 +69,7 @@ class Xbm(References):
 
     @torch.no_grad()
     def _enqueue(self, emb_BD: Tensor, labels_B: Tensor) -> None:
-        """Over the oldest items; of a batch larger than the memory the last S samples stay."""
+        """Overwrite the oldest items; of a batch larger than the memory the last S samples stay."""
         count = len(labels_B)
         recent = torch.arange(max(0, count - self.size), count, device=labels_B.device)
         slots = (self.next_slot + recent) % self.size

@@ -1,4 +1,4 @@
-"""One file a transform: what makes further points, with labels, of the points of a batch."""
+"""One file a transform: it generates further points, with labels, from the points of a batch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dmltune.core import components
 
 
 class Transform(nn.Module, ABC):
-    """What `Objective` asks of every transform: J(X, Y) + weight · J(X_gen, Y_gen) (eq. 10 of seed 001).
+    """Interface of transforms for `Objective`: J(X, Y) + weight · J(X_gen, Y_gen) (eq. 10 of seed 001).
 
-    Both methods see the joined batch, the same on all ranks; all state lives in buffers, and random
-    choices come from a generator that is seeded by them.
+    Both methods see the joined batch, the same on all ranks; all state lives in buffers, and random choices
+    come from a generator that is seeded by them.
     """
 
     weight: float = 0.0
@@ -24,21 +24,19 @@ class Transform(nn.Module, ABC):
 
     @abstractmethod
     def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
-        """(generated_GD, labels_G), normalised and with gradient to the batch; G may be 0.
+        """Return (generated_GD, labels_G), normalised and with gradient to the batch; G may be 0.
 
-        raw: pooled points, emb: the same ones l2-normalised.
+        raw: pooled points, emb: the same points l2-normalised.
         """
 
     def update_(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> None:
-        """Take the batch up into the state; called after `generate` (algorithm 1, lines 5 and 6)."""
+        """Update the state by the batch; called after `generate` (algorithm 1, lines 5 and 6)."""
 
 
 def load(
     name: str, num_classes: int, dim: int, class_counts: Tensor | None = None, **parameters: Any
 ) -> Transform:
-    """The transform `name` for so many training classes, points of so many dimensions and so many training
-    samples of each class.
-    """
+    """Return the transform `name` for these numbers of classes, dimensions and samples a class."""
     given: dict[str, Any] = {"num_classes": num_classes, "dim": dim}
     if class_counts is not None:
         given["class_counts"] = class_counts

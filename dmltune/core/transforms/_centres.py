@@ -1,4 +1,4 @@
-"""The class centres of seed 001 and where features may go.
+"""The class centres of seed 001, and the draw of target classes.
 
 B samples, U classes of a batch, C classes, D dimensions.
 """
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Centres(nn.Module):
-    """One running centre a class, zero until the first sample of the class has been seen."""
+    """One running centre a class, zero before the first sample of the class."""
 
     values: Tensor
 
@@ -22,9 +22,9 @@ class Centres(nn.Module):
     def update_(self, x_BD: Tensor, labels_B: Tensor) -> None:
         """μ_j ← (μ_j + Σ_{y_i = j} x_i) / (1 + n_j): eq. 9 subtracted, not added.
 
-        The old centre counts as one sample, so a centre depends on the order of the batches, not on the
-        order within one. A product with the class indicators, where scattered sums would differ from rank
-        to rank on a GPU.
+        The old centre counts as one sample: a centre depends on the order of the batches, not on the order
+        within one. A product with the class indicators, because scattered sums differ from rank to rank on a
+        GPU.
         """
         x_BD = x_BD.to(self.values.dtype)
         classes_U, place_B = torch.unique(labels_B, return_inverse=True)
@@ -34,21 +34,21 @@ class Centres(nn.Module):
 
     @torch.no_grad()
     def pick_(self, x_BD: Tensor, labels_B: Tensor, generator: torch.Generator) -> None:
-        """One random sample of each class of the batch becomes its centre ("Pick" of table 6)."""
+        """Set the centre of each class of the batch to a random sample ("Pick" of table 6)."""
         draw_B = torch.randperm(len(labels_B), generator=generator).to(labels_B.device)
         same_BB = labels_B.unsqueeze(1) == labels_B
         picked_B = ~(same_BB & (draw_B > draw_B.unsqueeze(1))).any(1)
         self.values[labels_B[picked_B]] = x_BD[picked_B].to(self.values.dtype)
 
     def known(self) -> Tensor:
-        """(C,) whether a class has a centre."""
+        """Return (C,) whether a class has a centre."""
         return (self.values.amax(1) != 0) | (self.values.amin(1) != 0)  # several times as fast as any()
 
 
 def other_classes(allowed_C: Tensor, own_B: Tensor, generator: torch.Generator) -> Tensor:
-    """For each sample a uniformly random class of the allowed ones, never its own, (B,).
+    """Draw for each sample a uniformly random allowed class, never its own, (B,).
 
-    At least one other class must be allowed to each sample.
+    At least one other class must be allowed for each sample.
     """
     if not len(own_B):
         return own_B

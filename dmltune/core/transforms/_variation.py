@@ -10,18 +10,16 @@ from torch import Tensor, nn
 
 from dmltune.core.geometry import l2_normalise
 
-_MOMENTUM = 0.99
-"""How much of the covariance a batch leaves as it was."""
-_EVERY = 10
-"""Updates between two eigendecompositions; the subspace moves slowly and they cost D³."""
+_MOMENTUM = 0.99  # share of the covariance that stays at an update
+_EVERY = 10  # updates between two eigendecompositions, which cost D³; the subspace moves slowly
 
 
 class Variation(nn.Module):
-    """A running covariance of σ = x − μ, shared by all classes, and the projection on its leading
-    eigenvectors that hold `energy` of its trace.
+    """A running covariance of σ = x − μ of all classes, and the projection on its leading subspace.
 
-    Not in the text, which says "95 % of the energy" only: the covariance is a moving average in which every
-    batch has the trace 1 (only ratios of eigenvalues matter, and the features' size drifts in training).
+    The leading eigenvectors hold `energy` of the trace. Not in the text, which says "95 % of the energy"
+    only: the covariance is a moving average in which every batch has the trace 1 (only ratios of eigenvalues
+    matter, and the features' size drifts in training).
     """
 
     covariance: Tensor
@@ -44,7 +42,7 @@ class Variation(nn.Module):
 
     @torch.no_grad()
     def update_(self, sigma_nD: Tensor) -> None:
-        """Take up σ; nothing happens when it is empty, zero or not finite."""
+        """Add σ to the covariance, unless it is empty, zero or not finite."""
         if not (len(sigma_nD) and 0 < float(sigma_nD.abs().max()) < float("inf")):
             return
         unit_nD = l2_normalise(sigma_nD.to(self.covariance.dtype).flatten()).view_as(sigma_nD)
@@ -56,7 +54,7 @@ class Variation(nn.Module):
 
 
 def leading_projector(covariance_DD: Tensor, energy: float) -> Tensor:
-    """Q Qᵀ of the fewest leading eigenvectors that hold `energy` of the trace."""
+    """Return Q Qᵀ of the fewest leading eigenvectors that hold `energy` of the trace."""
     values_D, vectors_DD = torch.linalg.eigh(covariance_DD)
     held_D = values_D.clamp(min=0).flip(0).cumsum(0)
     count = int((held_D < energy * held_D[-1]).sum()) + 1

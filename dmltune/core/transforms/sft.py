@@ -1,4 +1,4 @@
-"""Spherical Feature Transform (seed 001): what varies within one class is carried over to another.
+"""Spherical Feature Transform (seed 001): the variation within a class is transferred to another.
 
 B samples, S of them sources, G generated points, C classes, D dimensions. A feature is x = μ + σ (eq. 1),
 with μ the centre of its class.
@@ -25,9 +25,9 @@ def rotate(x_BD: Tensor, source_BD: Tensor, target_BD: Tensor) -> Tensor:
     """A x (eq. 3) with A the rotation in the plane of both centres that takes source to target (eq. 4).
 
     With s and t the centres normalised and w = s + t, eq. 4 is a reflection that takes s to −t and one that
-    takes −t to t: A = (I − 2ttᵀ)(I − wwᵀ/(1 + sᵀt)). So A x is two dot products and two vectors added, and
-    nothing is divided by the sine, which vanishes for parallel centres. Where there is no second axis
-    (parallel, opposite or zero centres) the feature is left as it is.
+    takes −t to t: A = (I − 2ttᵀ)(I − wwᵀ/(1 + sᵀt)). So A x is two dot products and two vectors added,
+    without a division by the sine, which vanishes for parallel centres. Without a second axis (parallel,
+    opposite or zero centres) the feature stays as it is.
     """
     dtype = torch.promote_types(x_BD.dtype, torch.float32)
     x_BD = x_BD.to(dtype)
@@ -44,7 +44,7 @@ def rotate(x_BD: Tensor, source_BD: Tensor, target_BD: Tensor) -> Tensor:
 def translate(x_BD: Tensor, source_BD: Tensor, target_BD: Tensor, renormalise: bool = True) -> Tensor:
     """x + μ_target − μ_source (eq. 2), projected back on the sphere with `renormalise`.
 
-    The centres are taken as they are: in the degenerate form (proposition 2) they and x are features before
+    The centres are not normalised: in the degenerate form (proposition 2) they and x are features before
     normalisation.
     """
     dtype = torch.promote_types(x_BD.dtype, torch.float32)
@@ -53,15 +53,15 @@ def translate(x_BD: Tensor, source_BD: Tensor, target_BD: Tensor, renormalise: b
 
 
 class Sft(Transform):
-    """Every feature becomes one of a random other class; in the unbalanced scheme every feature of a head
-    class one of a random tail class, tail being the classes with fewer than `tail_below` samples.
+    """Move every feature to a random other class.
 
-    form     rotate: eq. 3 on the sphere; degenerate: eq. 2 before normalisation, then projected back (SFT-d);
-             ftl: the same, but of σ only what lies in the subspace with `energy` of its variance. FTL's
-             decoder and its training in stages are left out.
-    centres  running: eq. 9; table 6 has two others: random directions that never move, and "pick", one sample
-             of the class, here of the latest batch that had the class.
-    Classes without a centre yet neither give nor get features, nor do pairs of centres without a plane.
+    In the unbalanced scheme, features of head classes move to random tail classes, those with fewer than
+    `tail_below` samples. form: `rotate` is eq. 3 on the sphere; `degenerate` is eq. 2 before normalisation,
+    then projected back (SFT-d); `ftl` is the same with only the part of σ in the subspace with `energy` of
+    its variance (FTL's decoder and its training in stages are left out). centres: `running` is eq. 9; table 6
+    has `random` directions that never move, and `pick`, one sample of the class, here of the latest batch
+    with the class. Classes without a centre neither give nor get features, nor do pairs of centres without a
+    plane.
     """
 
     seed: Tensor
@@ -119,7 +119,7 @@ class Sft(Transform):
 
     @torch.no_grad()
     def _pairs(self, labels_B: Tensor) -> tuple[Tensor, Tensor]:
-        """(places of the sources in the batch, target classes), both (G,)."""
+        """Return (places of the sources in the batch, target classes), both (G,)."""
         generator, known_C = self._generator(), self.centres.known()
         source_B, target_C = known_C[labels_B], known_C
         if self.scheme == "unbalanced":
@@ -136,14 +136,14 @@ class Sft(Transform):
         return source_S[turns_S], target_S[turns_S]
 
     def _generator(self) -> torch.Generator:
-        """A new one each time, so that the buffers alone decide what is drawn next."""
+        """Return a new generator, seeded by the buffers alone."""
         generator = torch.Generator().manual_seed(int(self.seed) + int(self.draws))
         self.draws.add_(1)
         return generator
 
 
 def _has_second_axis(s_BD: Tensor, t_BD: Tensor) -> Tensor:
-    """(B,) whether two unit vectors span a plane, to the precision of their type."""
+    """Return (B,) whether two unit vectors span a plane, to the precision of their type."""
     epsilon = torch.finfo(s_BD.dtype).eps
     exist_B = s_BD.any(-1) & t_BD.any(-1)
     not_parallel_B = (s_BD - t_BD).square().sum(-1) > (4 * epsilon) ** 2
@@ -153,7 +153,7 @@ def _has_second_axis(s_BD: Tensor, t_BD: Tensor) -> Tensor:
 
 
 def _tail_classes(class_counts: Tensor | None, tail_below: int) -> Tensor:
-    """(C,) which classes have too few samples."""
+    """Return (C,) which classes have too few samples."""
     if class_counts is None:
         raise ValueError("the unbalanced scheme needs class_counts")
     tail_C = class_counts < tail_below

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from dmltune.data.catalog._files import Listing
-from dmltune.data.files import printable
 from dmltune.data.images import ImageSet, Missing, Part
-from dmltune.errors import UserError, nearest
+from dmltune.errors import UserError, nearest, readable
 
 
 def names() -> tuple[str, ...]:
@@ -55,7 +54,7 @@ def _loaded(name: str, part: Part, root: Path | None, options: dict[str, Any]) -
     options = {option: value for option, value in options.items() if value is not None}
     if name not in names():
         known = nearest(name, names()) or f"; there are {', '.join(names())}."
-        raise UserError(f"no data set '{printable(name, 100)}'{known}")
+        raise UserError(f"no data set {readable(name)}{known}")
     if part not in get_args(Part):
         raise UserError(
             f"a data set has the parts 'train' and 'test'; got '{part}'{nearest(part, get_args(Part))}"

@@ -17,9 +17,9 @@ from PIL import Image
 
 from dmltune.data.cache import cached
 from dmltune.data.decoding import UnreadableImageError, decode
-from dmltune.data.files import open_regular, printable, regular_stat
+from dmltune.data.files import open_regular, regular_stat
 from dmltune.data.images import ImageSet, Ints, Missing, Part, Pixels, short_hash
-from dmltune.errors import UserError
+from dmltune.errors import UserError, printable, readable
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Source:
             if any(all(os.path.isfile(folder / file) for file in layout) for layout in self.layouts):
                 return folder
         lists = " or ".join(", ".join(layout) for layout in self.layouts)
-        raise UserError(f"no {self.folders[0]} (with {lists}) in {printable(str(base), 200)}; {REMEDY}")
+        raise UserError(f"no {self.folders[0]} (with {lists}) in {readable(str(base))}; {REMEDY}")
 
     def base(self, root: Path | None) -> Path:
         environment = os.environ.get("DMLTUNE_DATA")

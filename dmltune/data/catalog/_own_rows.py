@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dmltune.data.files import printable
 from dmltune.data.images import Part
+from dmltune.errors import printable
 
 MANY = 40  # from this many classes on, a hash alone divides them well enough
 SPLITS = ("train", "test", "query", "gallery")
@@ -47,4 +47,4 @@ def deal(labels: Iterable[str]) -> dict[str, Part]:
 
 def class_name(name: str) -> str:
     """Return a folder's or a table's name of a class: printable, and é as one character (NFC)."""
-    return printable(unicodedata.normalize("NFC", name))
+    return printable(unicodedata.normalize("NFC", name)).replace("\n", "\\n")

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from dmltune.data.catalog._files import REMEDY, Listing, Source
-from dmltune.data.files import printable
 from dmltune.data.images import Part
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 
 FOLDER = "faces"
 SOURCE = Source("faces", (FOLDER,), ())
@@ -57,4 +56,4 @@ def _find(root: Path | None) -> Path:
         return base / FOLDER
     if os.path.isdir(base / "train"):
         return base
-    raise UserError(f"no {FOLDER} (with a folder for each person) in {printable(str(base), 200)}; {REMEDY}")
+    raise UserError(f"no {FOLDER} (with a folder for each person) in {readable(str(base))}; {REMEDY}")

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from dmltune.data.catalog._files import Listing, Source
-from dmltune.data.files import printable
 from dmltune.data.images import Part
+from dmltune.errors import readable
 
 LIST = "list_eval_partition.txt"
 SOURCE = Source(
@@ -31,7 +31,7 @@ def load(part: Part, root: Path | None = None) -> Listing:
     rows = SOURCE.table(listed, columns=3, header=2)  # image_name item_id evaluation_status
     count = SOURCE.lines(listed)[0].strip()
     if count != str(len(rows)):
-        raise SOURCE.broken(f"{listed} claims {printable(count, 20)} images and lists {len(rows)}")
+        raise SOURCE.broken(f"{listed} claims {readable(count)} images and lists {len(rows)}")
     chosen = [row for row in rows if row[2] in STATUS[part]]
     if not chosen:
         raise SOURCE.broken(f"{listed} lists no {part} image")

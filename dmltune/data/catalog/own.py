@@ -19,9 +19,8 @@ from PIL import Image, ImageOps
 from dmltune.data.catalog import _own_folders, _own_tables
 from dmltune.data.catalog._files import Listing, Source
 from dmltune.data.catalog._own_rows import ImageRow, deal, half_of
-from dmltune.data.files import printable
 from dmltune.data.images import Part
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 
 FORMS = (
     "a folder with a folder for each class, or a .csv, .tsv or .parquet file with the columns path and label"
@@ -63,7 +62,7 @@ def load(part: Part, root: Path | None = None, path: str | Path | None = None) -
         within, rows = place.parent, _own_tables.rows(place)
     else:
         missing = "" if os.path.exists(place) else ", which does not exist"
-        raise UserError(f"data.path must be {FORMS}; got {printable(str(place), 200)}{missing}.")
+        raise UserError(f"data.path must be {FORMS}; got {readable(str(place))}{missing}.")
     dealt = deal({row.label for row in rows if not row.split})
     chosen = [row for row in rows if half_of(row, dealt) == part]
     if not chosen:
