@@ -33,12 +33,13 @@ def guarded(run: Callable[[], int], verbose: int) -> int:
     with _logging_to_stderr(verbose):
         try:
             code = _messages(run, verbose)
-            sys.stdout.flush()
-            return code
         except OutputError as error:
             return _without_output(error.__cause__)
-        except OSError as error:  # from the flush
+        try:
+            sys.stdout.flush()
+        except OSError as error:
             return _without_output(error)
+        return code
 
 
 def _messages(run: Callable[[], int], verbose: int) -> int:

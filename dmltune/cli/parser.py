@@ -99,7 +99,7 @@ def at_least(low: int, high: int = LARGEST) -> Callable[[str], int]:
 
     def convert(text: str) -> int:
         try:
-            number = int(text) if len(text) < 40 else high + 1
+            number = int(text) if len(text) < 40 or not text.isdigit() else high + 1
         except ValueError:
             number = low - 1
         if number > high:
