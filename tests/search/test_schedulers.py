@@ -1,4 +1,4 @@
-"""Who is stopped early: never the reference or the baseline, and a resumed search remembers its rungs."""
+"""Schedulers: the reference and the baseline are never stopped, and a resumed search has its rungs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import optuna
+import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from dmltune.experiment import load_experiment
-from dmltune.search.scheduling import scheduler_for
+from dmltune.errors import UserError
+from dmltune.search import schedulers
+from dmltune.search.schedulers import Budget
 
-NOBODY: Any = None
+CONTROLLER: Any = None
+BUDGET = Budget(max_steps=600, validate_every=100, mode="max")
 
 
 def history(*curves: dict[int, float]) -> list[FrozenTrial]:
@@ -27,42 +30,60 @@ def result(step: int, score: float, protected: bool = False) -> dict[str, Any]:
 
 def started(scheduler: Any, name: str) -> Any:
     trial = SimpleNamespace(trial_id=name)
-    scheduler.on_trial_add(NOBODY, trial)
+    scheduler.on_trial_add(CONTROLLER, trial)
     return trial
+
+
+def asha(*curves: dict[int, float], **parameters: Any) -> Any:
+    return schedulers.load("asha", **parameters).build(BUDGET, history(*curves))
 
 
 GOOD = {100: 0.5, 200: 0.6, 600: 0.7}
 
 
-def test_a_trial_that_is_worse_than_what_an_earlier_session_saw_is_stopped() -> None:
-    experiment = load_experiment("glyphs-ccp", ["scheduler=asha"])
-    asha = scheduler_for(experiment, history(GOOD, GOOD, GOOD))
-    trial = started(asha, "new")
-    assert asha.on_trial_result(NOBODY, trial, result(100, 0.1)) == TrialScheduler.STOP
+def test_a_trial_that_is_worse_than_those_of_an_earlier_session_is_stopped() -> None:
+    scheduler = asha(GOOD, GOOD, GOOD)
+    trial = started(scheduler, "new")
+    assert scheduler.on_trial_result(CONTROLLER, trial, result(100, 0.1)) == TrialScheduler.STOP
 
 
-def test_without_history_the_first_trial_goes_on() -> None:
-    asha = scheduler_for(load_experiment("glyphs-ccp", ["scheduler=asha"]), [])
-    trial = started(asha, "new")
-    assert asha.on_trial_result(NOBODY, trial, result(100, 0.1)) == TrialScheduler.CONTINUE
+def test_without_history_the_first_trial_continues() -> None:
+    scheduler = asha()
+    trial = started(scheduler, "new")
+    assert scheduler.on_trial_result(CONTROLLER, trial, result(100, 0.1)) == TrialScheduler.CONTINUE
 
 
 def test_the_reference_and_the_baseline_are_never_stopped_but_count() -> None:
-    asha = scheduler_for(load_experiment("glyphs-ccp", ["scheduler=asha"]), history(GOOD))
-    protected = started(asha, "reference")
-    assert asha.on_trial_result(NOBODY, protected, result(100, 0.1, True)) == TrialScheduler.CONTINUE
-    fresh = scheduler_for(load_experiment("glyphs-ccp", ["scheduler=asha"]), [])
-    reference = started(fresh, "reference")
-    fresh.on_trial_result(NOBODY, reference, result(100, 0.5, True))
-    worse = started(fresh, "worse")
-    assert fresh.on_trial_result(NOBODY, worse, result(100, 0.1)) == TrialScheduler.STOP
+    scheduler = asha(GOOD)
+    protected = started(scheduler, "reference")
+    decision = scheduler.on_trial_result(CONTROLLER, protected, result(100, 0.1, protected=True))
+    assert decision == TrialScheduler.CONTINUE
+    scheduler = asha()
+    reference = started(scheduler, "reference")
+    scheduler.on_trial_result(CONTROLLER, reference, result(100, 0.5, protected=True))
+    worse = started(scheduler, "worse")
+    assert scheduler.on_trial_result(CONTROLLER, worse, result(100, 0.1)) == TrialScheduler.STOP
 
 
 def test_a_failed_trial_without_a_score_is_not_ranked() -> None:
-    asha = scheduler_for(load_experiment("glyphs-ccp", ["scheduler=asha"]), history(GOOD))
-    trial = started(asha, "failed")
-    assert asha.on_trial_result(NOBODY, trial, {"step": 100, "protected": False}) == TrialScheduler.CONTINUE
+    scheduler = asha(GOOD)
+    trial = started(scheduler, "failed")
+    decision = scheduler.on_trial_result(CONTROLLER, trial, {"step": 100, "protected": False})
+    assert decision == TrialScheduler.CONTINUE
 
 
-def test_no_scheduler_stops_nobody() -> None:
-    assert isinstance(scheduler_for(load_experiment("glyphs-ccp", ["scheduler=none"]), []), FIFOScheduler)
+def test_rungs_follow_the_parameters() -> None:
+    for parameters, rungs in (({}, [300, 100]), ({"reduction": 2, "rungs": 1}, [600, 300])):
+        (bracket,) = asha(**parameters)._brackets
+        assert [milestone for milestone, _ in bracket._rungs] == rungs
+
+
+def test_none_stops_no_trial() -> None:
+    assert isinstance(schedulers.load("none").build(BUDGET, []), FIFOScheduler)
+
+
+def test_an_unknown_scheduler_or_parameter_is_an_error() -> None:
+    with pytest.raises(UserError, match="no 'ashaa' in schedulers; did you mean 'asha'"):
+        schedulers.load("ashaa")
+    with pytest.raises(UserError, match="reduction must be at least 2; got 1"):
+        schedulers.load("asha", reduction=1)
