@@ -44,29 +44,6 @@ def proposed(proposer: Proposer, trials: list[FrozenTrial]) -> dict[str, Any] | 
     return None if proposal is None else dict(proposal.values)
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
-def test_proposals_keep_every_rule_and_never_repeat(sampler: str) -> None:
-    space = load_experiment("glyphs-ccp").space
-    proposing = proposer(space, sampler)
-    trials: list[FrozenTrial] = []
-    for index in range(15):
-        values = proposed(proposing, trials)
-        assert values is not None
-        assert space.violated(values) is None
-        space.validate_point(values)
-        assert values not in [trial.params for trial in trials]
-        trials.append(finished(space, values, score=-abs(values["references.lambda"] - 1e-3) + index * 1e-6))
-
-
-def test_an_unknown_sampler_or_parameter_is_an_error() -> None:
-    with pytest.raises(UserError, match="no 'tpee' in samplers; did you mean 'tpe'"):
-        samplers.load("tpee")
-    with pytest.raises(UserError, match="unknown parameter 'startup' in tpe"):
-        samplers.load("tpe", startup=3)
-    with pytest.raises(UserError, match="startup_trials must be at least 1; got 0"):
-        samplers.load("gp", startup_trials=0)
-
-
 def test_the_sampler_learns_from_the_trials() -> None:
     space = space_of({"loss.neg_margin": {"float": [0.0, 1.0]}})
     trials = [finished(space, {"loss.neg_margin": i / 40}, score=-((i / 40 - 0.3) ** 2)) for i in range(40)]

@@ -1,4 +1,4 @@
-"""Schedulers: the reference and the baseline are never stopped, and a resumed search has its rungs."""
+"""What every scheduler keeps (a new file is found here), and the rungs of ASHA."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from dmltune.core import components
 from dmltune.errors import UserError
 from dmltune.search import schedulers
 from dmltune.search.schedulers import Budget
@@ -36,6 +37,19 @@ def started(scheduler: Any, name: str) -> Any:
 
 def asha(*curves: dict[int, float], **parameters: Any) -> Any:
     return schedulers.load("asha", **parameters).build(BUDGET, history(*curves))
+
+
+@pytest.mark.parametrize("name", components.names(schedulers.PACKAGE))
+def test_every_scheduler_continues_protected_and_failed_trials(name: str) -> None:
+    scheduler: Any = schedulers.load(name).build(BUDGET, history(GOOD, {100: 0.4}, {}))
+    assert isinstance(scheduler, TrialScheduler)
+    reference, failed = started(scheduler, "reference"), started(scheduler, "failed")
+    for step in range(0, 600, 100):
+        decision = scheduler.on_trial_result(CONTROLLER, reference, result(step, 0.01, protected=True))
+        assert decision == TrialScheduler.CONTINUE
+    scheduler.on_trial_result(CONTROLLER, failed, {"step": 0, "protected": False})
+    scheduler.on_trial_complete(CONTROLLER, reference, result(600, 0.01, protected=True))
+    scheduler.on_trial_error(CONTROLLER, failed)
 
 
 GOOD = {100: 0.5, 200: 0.6, 600: 0.7}
