@@ -133,7 +133,8 @@ CASES = [
         EVALUATE,
         statement(
             "mlflow.db",
-            "update runs set lifecycle_stage = 'deleted' where run_uuid in (select value from tags where key = 'dmltune.winner')",
+            "update runs set lifecycle_stage = 'deleted' where run_uuid in"
+            " (select value from tags where key = 'dmltune.winner')",
         ),
     ),
     case(
