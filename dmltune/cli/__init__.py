@@ -43,13 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(overview())
-        return 0
+        return _print(overview())
     if arguments[0] in ("-V", "--version"):
         from importlib.metadata import version
 
-        print(f"dmltune {version('dmltune')}")
-        return 0
+        return _print(f"dmltune {version('dmltune')}")
     args = parser_of(arguments[0]).parse(arguments[1:])
     boundary.require_working_folder()
     if cache := getattr(args, "cache", None):
@@ -57,6 +55,12 @@ def _run(arguments: list[str]) -> int:
     with output(args.format) as out:
         code: int = command(arguments[0]).run(args, out)
         return code
+
+
+def _print(text: str) -> int:
+    with boundary.output_errors():
+        print(text, flush=True)
+    return 0
 
 
 def overview() -> str:

@@ -27,18 +27,28 @@ class OutputError(Exception):
     """The result cannot be written; the cause is the OSError. A closed pipe is no failure."""
 
 
+@contextlib.contextmanager
+def output_errors() -> Iterator[None]:
+    """Turn an OSError of a write to stdout into an OutputError."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError from error
+
+
 def guarded(run: Callable[[], int], verbose: int) -> int:
     """Return the exit code of `run`. A user's mistake becomes one line; other errors keep their traceback."""
     _open_streams()
     with _logging_to_stderr(verbose):
         try:
             code = _messages(run, verbose)
-            sys.stdout.flush()
-            return code
         except OutputError as error:
             return _without_output(error.__cause__)
-        except OSError as error:  # from the flush
+        try:
+            sys.stdout.flush()
+        except OSError as error:
             return _without_output(error)
+        return code
 
 
 def _messages(run: Callable[[], int], verbose: int) -> int:
@@ -46,7 +56,7 @@ def _messages(run: Callable[[], int], verbose: int) -> int:
         return run()
     except OutputError:
         raise
-    except SystemExit as end:  # argparse, after --help
+    except SystemExit as end:  # from argparse, after --help
         return int(end.code or 0)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

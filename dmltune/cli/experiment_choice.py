@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 from dmltune.cli.output import console_for
 from dmltune.cli.parser import overrides_of
 from dmltune.errors import UserError, printable, readable
+from dmltune.store import is_name
 
 if TYPE_CHECKING:
     from dmltune.experiment import Experiment
-    from dmltune.propose import Machine, Proposal
+    from dmltune.propose import Machine, SpaceProposal
 
 PROPOSAL = "proposed.yaml"
 
@@ -37,7 +38,7 @@ class ChosenExperiment:
     space_name: str
     name: str
     text: str = ""  # the proposed YAML
-    proposal: Proposal | None = None  # None as well when a stored one is continued
+    proposal: SpaceProposal | None = None  # None as well when a stored one is continued
 
     def write_to(self, folder: Path) -> None:
         """Write the proposed YAML into the search's folder, where a resume reads it."""
@@ -58,17 +59,14 @@ class ChosenExperiment:
 def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
     """Return the experiment; every mistake in the space, the data and the overrides is a UserError."""
     from dmltune.experiment import load_experiment
-    from dmltune.store import Store, is_name, validated_name
+    from dmltune.store import Store
 
-    when = time.strftime("%Y%m%d-%H%M%S")
     if args.data is None:
         experiment = load_experiment(args.space, overrides_of(args))
         space = space_name(args.space)
-        if not args.name and not is_name(f"{space}-{when}"):  # a file's name may hold anything
-            raise UserError(f"the space {readable(space)} cannot name a run. Choose a --name.")
-        return ChosenExperiment(experiment, space, args.name or f"{space}-{when}")
+        return ChosenExperiment(experiment, space, args.name or default_name(space))
     space = name_of_data(args.data)
-    name = validated_name(args.name or f"{space}-{when}")
+    name = args.name or default_name(space)
     stored = stored_proposal(Store.at(args.store).search_folder(name))
     proposal = None if stored else proposed(args.data, requested_steps(args.overrides))
     text = stored or (proposal.text if proposal else "")
@@ -83,7 +81,7 @@ def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
     return ChosenExperiment(experiment, space, name, text, proposal)
 
 
-def proposed(data: Path, steps: int | None) -> Proposal:
+def proposed(data: Path, steps: int | None) -> SpaceProposal:
     """Return the proposal for the training half of the images."""
     from dmltune.data import catalog
     from dmltune.propose import look, propose
@@ -178,6 +176,14 @@ def name_of_data(data: Path) -> str:
             f"--data must be a folder, a CSV or a Parquet file; got {readable(str(data))} ({reason})."
         ) from None
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:60] or "own"
+
+
+def default_name(space: str) -> str:
+    """Return a name for a new run in this space. A file's name may hold what a run's may not."""
+    name = f"{space}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if not is_name(name):
+        raise UserError(f"the space {readable(space)} cannot name a run. Choose a --name.")
+    return name
 
 
 def space_name(space: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-from dmltune.cli.boundary import OutputError
+from dmltune.cli.boundary import output_errors
 from dmltune.errors import printable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Output:
     def document(self, value: Any) -> None:
         """Print the one JSON document (no effect in tables)."""
         if self.json:
-            with _output_errors():
+            with output_errors():
                 self.stream.write(to_json(value))
                 self.stream.flush()
 
@@ -41,7 +41,7 @@ class Output:
             from rich.text import Text
 
             console = console_for(self.stream)
-            with _output_errors():
+            with output_errors():
                 for renderable in renderables:
                     # The terminal wraps a line of text: commands in it are copied.
                     console.print(renderable, soft_wrap=isinstance(renderable, str | Text))
@@ -49,16 +49,8 @@ class Output:
     def text(self, text: str) -> None:
         """Print `text` as it is, but for control characters (no effect in JSON)."""
         if not self.json:
-            with _output_errors():
+            with output_errors():
                 self.stream.write(printable(text))
-
-
-@contextlib.contextmanager
-def _output_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError from error
 
 
 def to_json(value: Any) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dmltune.cli.boundary import output_errors
 from dmltune.errors import UserError, nearest, readable
 from dmltune.store import validated_name
 
@@ -40,6 +41,11 @@ class Parser(argparse.ArgumentParser):
         # argparse calls optional overrides required when options and overrides are mixed.
         plain = message.removeprefix("argument ").removesuffix(", key=value")
         raise UserError(f"{plain}; see {self.prog} --help")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the help. argparse itself passes over errors of the stream."""
+        with output_errors():
+            print(message, end="", file=file, flush=True)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the parsed arguments; options may stand before, between and after the overrides."""
@@ -99,7 +105,7 @@ def at_least(low: int, high: int = LARGEST) -> Callable[[str], int]:
 
     def convert(text: str) -> int:
         try:
-            number = int(text) if len(text) < 40 else high + 1
+            number = int(text) if len(text) < 40 or not text.isdigit() else high + 1
         except ValueError:
             number = low - 1
         if number > high:

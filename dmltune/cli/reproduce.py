@@ -62,9 +62,7 @@ def add_arguments(parser: Parser) -> None:
         help="changes by dotted key: of the space `collage`, such as data.name=cifar_collage, or of every "
         "training of a table",
     )
-    parser.add_argument(
-        "--seeds", type=at_least(1), metavar="N", help="studies: how many seeds (default: 3)"
-    )
+    parser.add_argument("--seeds", type=at_least(1), metavar="N", help="studies: how many seeds (default: 3)")
     parser.add_argument("--steps", type=at_least(1), metavar="N", help="studies: steps of every training")
     parser.add_argument(
         "--poolings", metavar="A,B", help="collage: only these, gsp+zero_shot among them (default: all)"

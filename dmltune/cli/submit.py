@@ -11,16 +11,15 @@ import os
 import shlex
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from dmltune.cli.experiment_choice import space_name
+from dmltune.cli.experiment_choice import default_name, space_name
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_format, command_line, duration
 from dmltune.errors import UserError, readable
-from dmltune.store import is_name, without_password
+from dmltune.store import without_password
 
 if TYPE_CHECKING:
     from dmltune.experiment import Job
@@ -61,11 +60,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
     require_dashboard_address(args.address)
     job = load_job(args.job)
-    validate_job(args.job, job)
     experiment = load_experiment(job.space, job.overrides)
     store = store_of(job, args)
     space = space_name(job.space)
-    name = job.name or f"{space}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = job.name or default_name(space)
     client = connect(args.address)
     with tempfile.TemporaryDirectory(prefix="dmltune-job-") as folder:
         file = write_space(experiment.to_dict(), Path(folder) / f"{space}.yaml")
@@ -90,27 +88,6 @@ def require_dashboard_address(address: str) -> None:
     if not good:
         shown = readable(without_password(address))
         raise UserError(f"--address must be the dashboard's, such as http://head:8265; got {shown}")
-
-
-def validate_job(file: str, job: Job) -> None:
-    """Raise a UserError that names the file when the job's name or environment cannot be used."""
-    if not is_name(job.name or f"{space_name(job.space)}-x"):
-        raise UserError(
-            f"{file}: the job's name must be letters, digits, '.', '_' or '-', at most 100; "
-            f"got {readable(job.name or space_name(job.space))}. Change name:."
-        )
-    variables = job.runtime_env.get("env_vars", {})
-    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
-        raise UserError(
-            f"{file}: runtime_env.env_vars must map names to texts; got {readable(str(variables))}. "
-            "Write numbers in quotes."
-        )
-    modules = job.runtime_env.get("py_modules", [])
-    if not isinstance(modules, list) or not all(isinstance(module, str) for module in modules):
-        raise UserError(
-            f"{file}: runtime_env.py_modules must be a list of paths; got {readable(str(modules))}. "
-            "Write [path]."
-        )
 
 
 def store_of(job: Job, args: argparse.Namespace) -> str:

@@ -25,7 +25,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+def run_here(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     code = main(words)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
@@ -68,7 +68,7 @@ def test_a_planted_truncated_an_empty_and_a_text_file_are_the_three_names_and_ex
 def test_more_faults_than_can_be_read_are_counted(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for file in photos.rglob("*.jpg"):
         file.write_bytes(b"")
-    code, out, _ = said(["data", "verify", str(photos)], capsys)
+    code, out, _ = run_here(["data", "verify", str(photos)], capsys)
     assert code == 1
     assert "… and 4 more: -f json names all" in out
     assert len([line for line in out.splitlines() if line.startswith("empty ")]) == 20
@@ -80,13 +80,13 @@ def test_the_list_has_every_set_and_what_to_do_for_the_missing_ones(
     from dmltune.data import catalog
 
     folder = tiny_layouts.write("sop", tmp_path, 3, 2)
-    code, out, _ = said(["data", "list", "--data-root", str(tmp_path)], capsys)
+    code, out, _ = run_here(["data", "list", "--data-root", str(tmp_path)], capsys)
     assert code == 0
     flat = " ".join(out.split())
     assert "cub 11,788 images, 200 classes" in flat
     assert "To get it: dmltune data prepare cub" in flat
     assert f"found in {folder}; lacks train: 6 of 59,551 images" in flat
-    code, out, _ = said(["data", "list", "--data-root", str(tmp_path), "-f", "json"], capsys)
+    code, out, _ = run_here(["data", "list", "--data-root", str(tmp_path), "-f", "json"], capsys)
     assert [entry["name"] for entry in json.loads(out)] == list(catalog.names())
 
 
@@ -105,7 +105,7 @@ def test_show_writes_a_sheet_of_own_images(photos: Path, capsys: pytest.CaptureF
         "-f",
         "json",
     ]
-    code, out, _ = said(words, capsys)
+    code, out, _ = run_here(words, capsys)
     assert code == 0
     assert json.loads(out)["classes"] == ["cup 4", "cup 5", "cup 6"]
     with Image.open(sheet) as image:
@@ -137,7 +137,7 @@ def test_every_wrong_word_is_one_line_and_exit_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DMLTUNE_DATA", raising=False)
-    code, out, err = said(words.split(), capsys)
+    code, out, err = run_here(words.split(), capsys)
     assert (code, out) == (2, "")
     assert expected in err
     assert err.count("\n") == 1
@@ -172,15 +172,15 @@ def test_prepare_takes_an_archive_and_says_what_was_done(
     import shutil
 
     monkeypatch.delenv("DMLTUNE_DATA", raising=False)
-    code, _, err = said(["data", "prepare", "sop"], capsys)
+    code, _, err = run_here(["data", "prepare", "sop"], capsys)
     assert (code, "--data-root or DMLTUNE_DATA" in err) == (2, True)
     folder = tiny_layouts.write("sop", tmp_path / "made", 3, 2)
     archive = shutil.make_archive(str(tmp_path / "mine"), "zip", folder.parent)
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("DMLTUNE_DATA", str(tmp_path / "data"))
-    code, out, _ = said(["data", "prepare", "sop", "--archive", archive, "-f", "json"], capsys)
+    code, out, _ = run_here(["data", "prepare", "sop", "--archive", archive, "-f", "json"], capsys)
     assert code == 0
     document = json.loads(out)
     assert (document["images"], document["classes"]) == (12, 6)
-    assert said(["data", "list", "sop"], capsys)[1].count(document["folder"]) == 1
-    assert "nothing was done" in said(["data", "prepare", "sop"], capsys)[1]
+    assert run_here(["data", "list", "sop"], capsys)[1].count(document["folder"]) == 1
+    assert "nothing was done" in run_here(["data", "prepare", "sop"], capsys)[1]

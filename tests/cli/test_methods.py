@@ -12,9 +12,9 @@ from dmltune.core import components
 
 def test_every_name_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods"]) == 0
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     for package in ("losses", "references", "poolings", "transforms", "backbones"):
-        assert set(components.names(package)) <= set(said.split())
+        assert set(components.names(package)) <= set(message.split())
 
 
 @pytest.mark.parametrize("words", [[], ["loss"], ["pooling"], ["backbone"]])

@@ -74,9 +74,11 @@ def test_every_wrong_word_has_one_line_with_rule_value_and_remedy(
 
 
 def test_data_that_are_not_there_are_told_before_ray_starts(dmltune: Run, tmp_path: Path) -> None:
-    said = one_line(dmltune("search", "cub-lite-ccp", "--data-root", str(tmp_path / "none"), "--trials", "1"))
-    assert str(tmp_path / "none") in said
-    assert "--data-root" in said
+    message = one_line(
+        dmltune("search", "cub-lite-ccp", "--data-root", str(tmp_path / "none"), "--trials", "1")
+    )
+    assert str(tmp_path / "none") in message
+    assert "--data-root" in message
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""`dmltune search --data ./photos`: a folder of class folders and no YAML; what is chosen is said and
-kept, and can be changed."""
+"""`dmltune search --data ./photos`: a folder of class folders, no YAML. The proposal is shown, stored, and can
+be changed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from data.tiny_layouts import picture
 from support.driving import Place
 
 from dmltune.cli import main, parser_of
-from dmltune.cli.experiment_choice import KEPT, name_of_data
-from dmltune.cli.parser import overrides_of
-from dmltune.cli.search import again
+from dmltune.cli.experiment_choice import PROPOSAL, name_of_data
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 
@@ -32,10 +30,10 @@ def photos(folder: Path, train: int = 6, test: int = 2, each: int = 3) -> Path:
 
 
 @pytest.fixture
-def said(
+def run_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """`said("search", "--data", "photos")` in `tmp_path`: exit code, stdout, stderr."""
+    """`run_here("search", "--data", "photos")` in `tmp_path`: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     for variable in ("DMLTUNE_STORE", "DMLTUNE_DATA", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(variable, raising=False)
@@ -49,12 +47,12 @@ def said(
     return run
 
 
-Said = Callable[..., tuple[int, str, str]]
+Command = Callable[..., tuple[int, str, str]]
 
 
-def test_a_dry_run_says_what_it_chose_and_why_and_starts_nothing(said: Said, tmp_path: Path) -> None:
+def test_a_dry_run_says_what_it_chose_and_why_and_starts_nothing(run_here: Command, tmp_path: Path) -> None:
     photos(tmp_path / "my photos")
-    code, out, err = said("search", "--data", "my photos", "--dry-run", "-f", "json")
+    code, out, err = run_here("search", "--data", "my photos", "--dry-run", "-f", "json")
     assert code == 0, err
     plan: dict[str, Any] = json.loads(out)
     assert plan["space"] == "my-photos"
@@ -68,22 +66,24 @@ def test_a_dry_run_says_what_it_chose_and_why_and_starts_nothing(said: Said, tmp
     assert not list((tmp_path / "mlruns").glob("searches/*"))
 
 
-def test_the_written_space_is_the_one_that_would_be_searched(said: Said, tmp_path: Path) -> None:
+def test_the_written_space_is_the_one_that_would_be_searched(run_here: Command, tmp_path: Path) -> None:
     photos(tmp_path / "photos")
     file = "search_spaces/photos.yaml"
-    code, out, err = said("search", "--data", "photos", "--write", file, "--dry-run", "-f", "json")
+    code, out, err = run_here("search", "--data", "photos", "--write", file, "--dry-run", "-f", "json")
     assert code == 0, err
     assert load_experiment("photos").to_dict() == json.loads(out)["experiment"]
     (tmp_path / file).write_text("about: changed by hand\n")
-    code, _, err = said("search", "--data", "photos", "--write", file, "--dry-run")
+    code, _, err = run_here("search", "--data", "photos", "--write", file, "--dry-run")
     assert code == 2
-    assert "is there already" in err
+    assert "exists already" in err
     assert (tmp_path / file).read_text() == "about: changed by hand\n"
 
 
-def test_the_first_word_is_an_override_and_all_are_laid_over_the_proposal(said: Said, tmp_path: Path) -> None:
+def test_the_first_word_is_an_override_and_all_are_laid_over_the_proposal(
+    run_here: Command, tmp_path: Path
+) -> None:
     photos(tmp_path / "photos")
-    code, out, err = said(
+    code, out, err = run_here(
         "search", "max_steps=9", "--data", "photos", "loss=triplet", "--dry-run", "-f", "json"
     )
     assert code == 0, err
@@ -92,14 +92,14 @@ def test_the_first_word_is_an_override_and_all_are_laid_over_the_proposal(said: 
     assert experiment["validate_every"] <= 3  # it follows the steps
 
 
-def test_a_table_of_paths_and_labels_is_as_good_as_folders(said: Said, tmp_path: Path) -> None:
+def test_a_table_of_paths_and_labels_is_as_good_as_folders(run_here: Command, tmp_path: Path) -> None:
     photos(tmp_path / "shop")
     rows = [
         f"{file.relative_to(tmp_path)},{file.parent.name},{file.parents[1].name}"
         for file in sorted((tmp_path / "shop").rglob("*.png"))
     ]
     (tmp_path / "shop.csv").write_text("\n".join(["path,label,split", *rows]) + "\n")
-    code, out, err = said("search", "--data", "shop.csv", "--dry-run", "-f", "json")
+    code, out, err = run_here("search", "--data", "shop.csv", "--dry-run", "-f", "json")
     assert code == 0, err
     assert json.loads(out)["data"]["classes"] == 6
     assert json.loads(out)["space"] == "shop"
@@ -128,22 +128,16 @@ def test_a_table_of_paths_and_labels_is_as_good_as_folders(said: Said, tmp_path:
     ],
 )
 def test_what_cannot_be_searched_is_one_line_that_says_what_is_needed(
-    train: int, each: int, words: str, expected: str, said: Said, tmp_path: Path
+    train: int, each: int, words: str, expected: str, run_here: Command, tmp_path: Path
 ) -> None:
     if train:
         photos(tmp_path / "photos", train, 2, each)
-    code, out, err = said(*words.split())
+    code, out, err = run_here(*words.split())
     assert code == 2
     assert out == ""
-    *_, line = err.strip().splitlines()  # what was chosen may have been said before
+    *_, line = err.strip().splitlines()  # the proposal may stand before it
     assert expected in line
     assert "Traceback" not in err
-
-
-def test_the_command_that_goes_on_names_the_data() -> None:
-    args = parser_of("search").parse(["a=1", "--data", "./my photos", "b=2", "--seed", "3", "--trials", "4"])
-    assert overrides_of(args) == ["a=1", "b=2", "seed=3"]
-    assert again(args, "n") == "dmltune search --data 'my photos' a=1 b=2 seed=3 --name n"
 
 
 @pytest.mark.parametrize(
@@ -165,44 +159,47 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     place.clean_up()
 
 
-def test_a_search_runs_and_the_same_name_goes_on_with_the_kept_space(
-    place: Place, said: Said, monkeypatch: pytest.MonkeyPatch
+def test_a_search_runs_and_the_same_name_goes_on_with_the_stored_space(
+    place: Place, run_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photos(place.folder / "photos")
-    words = ("search", "--data", "photos", *QUICK, "--trials", "2", "--name", "mine", "-f", "json")
+    changes = ("loss=triplet", "batch.samples_per_class=2", "references.patience=2", "--seed", "3")
+    words = ("search", "--data", "photos", *QUICK, *changes, "--trials", "2", "--name", "mine", "-f", "json")
     code, out, errors = place.run(*words)
     assert code == 0, errors
     first = json.loads(out)
     assert [row["role"] for row in first["rows"]] == ["reference", "baseline"]
-    kept = place.store / "searches" / "mine" / KEPT
-    assert kept.read_text() == first["proposal"]["yaml"]
+    stored = place.store / "searches" / "mine" / PROPOSAL
+    assert stored.read_text() == first["proposal"]["yaml"]
 
     monkeypatch.chdir(place.folder)
-    kept.write_text(kept.read_text() + "# another version would propose something else\n")
-    code, out, errors = said(*words)  # nothing is left to do
+    stored.write_text(stored.read_text() + "# another version would propose something else\n")
+    code, out, errors = run_here(*words)  # nothing is left to do
     assert code == 0, errors
-    assert "mine goes on with the space that was proposed for it" in errors
+    assert "mine continues with the space that was proposed for it" in errors
     assert json.loads(out)["winner"] == first["winner"]
-    assert json.loads(out)["proposal"]["yaml"] == kept.read_text()
+    assert json.loads(out)["proposal"]["yaml"] == stored.read_text()
 
     photos(place.folder / "others")
-    code, _, errors = said(*(word.replace("photos", "others") for word in words))
+    code, _, errors = run_here(*(word.replace("photos", "others") for word in words))
     assert code == 2
     assert "'mine' was made with another configuration: data.path: " in errors
 
 
-def test_monitoring_the_test_classes_is_said_loudly_by_every_command(said: Said, tmp_path: Path) -> None:
+def test_monitoring_the_test_classes_is_said_loudly_by_every_command(
+    run_here: Command, tmp_path: Path
+) -> None:
     loud = "conventional protocol: these figures were monitored on the test classes"
     photos(tmp_path / "photos")
     words = ("--data", "photos", *QUICK, "objective.protocol=conventional", "--name", "seen")
-    code, out, errors = said("search", *words, "--dry-run")
+    code, out, errors = run_here("search", *words, "--dry-run")
     assert code == 0, errors
     assert loud in out
-    code, out, errors = said("train", *words)
+    code, out, errors = run_here("train", *words)
     assert code == 0, errors
     assert loud in out
     for split in ("validation", "test"):
-        code, out, errors = said("evaluate", "seen", "--split", split)
+        code, out, errors = run_here("evaluate", "seen", "--split", split)
         assert code == 0, errors
         assert loud in out
         assert "6 images of 2 classes" in out  # the test half, both times

@@ -117,9 +117,9 @@ def test_a_job_is_followed_to_its_end_and_its_runs_are_in_the_store(
     assert parent is not None
     assert parent.info.status == "FINISHED"
     assert len(tracker.children(parent)) == 2
-    again = dmltune(*words, seconds=500)
-    assert again.returncode == 0, "the same name goes on, and there is nothing left to do"
-    assert f"dmltune evaluate small --split test --store '{store}'" in again.stdout
+    repeated = dmltune(*words, seconds=500)
+    assert repeated.returncode == 0, "the same name continues, and nothing is left to do"
+    assert f"dmltune evaluate small --split test --store '{store}'" in repeated.stdout
     assert len(tracker.children(parent)) == 2
 
 
@@ -147,12 +147,12 @@ def test_ctrl_c_leaves_the_job_alone_and_says_how_to_stop_it(head: str, tmp_path
         job_id = process.stderr.readline().split()[1]
         time.sleep(2)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, message = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "the job goes on" in said
-    assert f"ray job stop {job_id} --address {head}" in said
+    assert "the job goes on" in message
+    assert f"ray job stop {job_id} --address {head}" in message
     assert ray_job("status", job_id, head).count("RUNNING") or ray_job("status", job_id, head).count(
         "PENDING"
     )
@@ -189,13 +189,13 @@ def test_a_store_that_would_end_with_the_job_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DMLTUNE_STORE", raising=False)
 
-    def asked(address: str, store: str | None) -> Namespace:
+    def places(address: str, store: str | None) -> Namespace:
         return Namespace(address=address, store=Path(store) if store else None)
 
-    there, here = "http://head:8265", "http://127.0.0.1:8265"
-    assert submit.store_of(Job(space="s", store="/shared"), asked(there, None)) == "/shared"
-    assert submit.store_of(Job(space="s", store="/shared"), asked(there, "/other")) == "/other"
-    assert submit.store_of(Job(space="s"), asked(here, None)) == str(tmp_path / "mlruns")
+    remote, local = "http://head:8265", "http://127.0.0.1:8265"
+    assert submit.store_of(Job(space="s", store="/shared"), places(remote, None)) == "/shared"
+    assert submit.store_of(Job(space="s", store="/shared"), places(remote, "/other")) == "/other"
+    assert submit.store_of(Job(space="s"), places(local, None)) == str(tmp_path / "mlruns")
     for store in (None, "runs"):
         with pytest.raises(UserError, match="outlives"):
-            submit.store_of(Job(space="s"), asked(there, store))
+            submit.store_of(Job(space="s"), places(remote, store))

@@ -55,14 +55,14 @@ def open_run(tracker: Tracker, name: str, role: str, of: str) -> str:
     return tracker.open_run(tracker.experiment("cub-ccp"), name, key, {}, tags)
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def run_here(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(list(words))
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
 def test_all_checks_of_the_store_are_one_table(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = said(capsys, "table", "--store", str(store))
+    code, out, _ = run_here(capsys, "table", "--store", str(store))
     assert code == 0
     for row in ("ccp winner", "ccp baseline", "C2 ", "C2+CCP-L"):
         assert row in out
@@ -75,9 +75,9 @@ def test_named_checks_alone_by_their_name_or_that_of_their_search(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("birds", "birds-check"):
-        _, out, _ = said(capsys, "table", name, "--store", str(store), "-f", "json")
+        _, out, _ = run_here(capsys, "table", name, "--store", str(store), "-f", "json")
         assert {cell["study"] for cell in json.loads(out)["cells"]} == {"birds-check"}
-    code, _, errors = said(capsys, "table", "brids-check", "--store", str(store))
+    code, _, errors = run_here(capsys, "table", "brids-check", "--store", str(store))
     assert (code, errors) == (2, "no check 'brids-check' in this store; did you mean 'birds-check'?\n")
 
 
@@ -85,7 +85,7 @@ def test_every_line_of_the_csv_names_the_run_the_commit_and_the_data(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "checks.csv"
-    code, out, _ = said(capsys, "table", "--store", str(store), "--format", "csv", "--out", str(file))
+    code, out, _ = run_here(capsys, "table", "--store", str(store), "--format", "csv", "--out", str(file))
     assert (code, out.strip()) == (0, str(file))
     with open(file, newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
@@ -102,7 +102,7 @@ def test_every_line_of_the_csv_names_the_run_the_commit_and_the_data(
 def test_papers_and_readmes_get_their_own_formats(
     form: str, needed: str, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, out, _ = said(capsys, "table", "birds", "--store", str(store), "--format", form, "--ensemble")
+    _, out, _ = run_here(capsys, "table", "birds", "--store", str(store), "--format", form, "--ensemble")
     assert needed in out
     assert "joined" in out
 
@@ -110,7 +110,7 @@ def test_papers_and_readmes_get_their_own_formats(
 def test_a_store_without_checks_says_what_makes_one_and_makes_no_database(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, errors = said(capsys, "table", "--store", str(tmp_path / "new"))
+    code, _, errors = run_here(capsys, "table", "--store", str(tmp_path / "new"))
     assert (code, errors.count("\n")) == (2, 1)
     assert "dmltune check SEARCH makes one" in errors
     assert not list((tmp_path / "new").glob("*.db"))
@@ -127,7 +127,7 @@ def test_mistakes_are_one_line(store: Path, tmp_path: Path, capsys: pytest.Captu
         (("reproduce", "3.1", "--rows", "C3"), "no row 'C3' in this table"),
         (("reproduce", "3.1", "--run", "--data", "CUB", "max_stepz=3"), "unknown key 'max_stepz'"),
     ):
-        code, _, errors = said(capsys, *words, "--store", str(store))
+        code, _, errors = run_here(capsys, *words, "--store", str(store))
         assert (code, errors.count("\n")) == (2, 1), words
         assert expected in errors
 
@@ -136,7 +136,7 @@ def test_a_papers_table_shows_what_was_run_and_with_which_changes(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("--store", str(store), "--data-root", str(tmp_path))
-    code, out, _ = said(capsys, "reproduce", "3.1", "--data", "CUB", *where)
+    code, out, _ = run_here(capsys, "reproduce", "3.1", "--data", "CUB", *where)
     assert code == 0
     text = " ".join(out.split())
     assert "C2+CCP-L 69.73 28.02 62.39 22.67 ours, 12 models" in text
@@ -147,7 +147,7 @@ def test_a_papers_table_shows_what_was_run_and_with_which_changes(
     assert "not the table's settings: max_steps=200" in text
     assert "8 of 52 printed figures have ours beside them" in text
     assert max(map(len, out.splitlines())) <= 80
-    _, out, _ = said(capsys, "reproduce", "3.1", "--data", "CUB", *where, "-f", "json")
+    _, out, _ = run_here(capsys, "reproduce", "3.1", "--data", "CUB", *where, "-f", "json")
     cells = {(cell["row"], cell["column"]): cell for cell in json.loads(out)["cells"]}
     assert cells["C2", "128D MAP@R"]["theirs"] == 0.2101
     assert cells["C2", "128D MAP@R"]["ours"] == pytest.approx(0.2003, abs=1e-4)
@@ -158,7 +158,7 @@ def test_a_papers_table_shows_what_was_run_and_with_which_changes(
 def test_every_table_can_be_shown_without_any_data(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, errors = said(
+    code, out, errors = run_here(
         capsys, "reproduce", name, "--store", str(tmp_path / "s"), "--data-root", str(tmp_path)
     )
     assert (code, errors) == (0, "")

@@ -62,10 +62,14 @@ class Answer:
     err: str
 
 
+class LateError(BaseException):
+    """No answer in time. No `except Exception` of a library takes it for its own."""
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     def late(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"no answer in {seconds:.0f} s")
+        raise LateError(f"no answer in {seconds:.0f} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import socket
@@ -21,6 +22,20 @@ ANSWERS = {
     "noise": b"\x07\xff\xfe this is no HTTP\r\n\r\n",
     "mute": b"",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imported() -> None:
+    """Import what takes seconds before a case is timed: an import that is interrupted stays broken."""
+    for module in (
+        "dmltune.search.api",
+        "dmltune.check.api",
+        "dmltune.evaluation",
+        "dmltune.reproduce.collage",
+    ):
+        importlib.import_module(module)
+    for module in ("optuna", "timm", "pytorch_metric_learning.losses", "ray.job_submission", "torchvision"):
+        importlib.import_module(module)
 
 
 @pytest.fixture(scope="session")

@@ -14,40 +14,69 @@ PAPER = ("reproduce", "./x.yaml", "--store", "{store}")
 LARGEST = 2**63 - 1
 
 TEXTS = {  # of a space
-    "empty": "", "list": "- a\n", "scalar": "x\n", "not-closed": "about: [\n", "tab": "a:\n\tb: 1\n",
-    "twice": "seed: 1\nseed: 2\n", "anchor": "a: &x 1\nb: *x\n", "tag": "a: !!python/object:os.system x\n",
-    "two-documents": "a: 1\n---\nb: 2\n", "surrogate": 'extends: glyphs\nabout: "\\ud800"\n',
-    "extends-itself": "extends: ./x.yaml\n", "extends-nowhere": "extends: nosuch\n",
-    "extends-long": f"extends: {'a' * 300}\n", "extends-long-path": f"extends: /{'a' * 5000}\n",
-    "extends-tilde": "extends: ~nosuchuser/x.yaml\n", "extends-passwd": "extends: /etc/passwd\n",
-    "extends-list": "extends: [a]\n", "extends-folder": "extends: ./\n", "extends-escape": 'extends: "\\e[31mx"\n',
-    "unknown-key": "extends: glyphs\nlosss: triplet\n", "unknown-escape": 'extends: glyphs\n"\\e[31m": 1\n',
-    "search-list": "extends: glyphs-ccp\nsearch: [a]\n", "search-text": "extends: glyphs-ccp\nsearch: x\n",
-    "presets-list": "extends: glyphs\npresets: [1]\n", "presets-null": "extends: glyphs-ccp\npresets: null\nseed: -1\n",
-    "presets-text": "extends: glyphs\npresets: x\n", "bounds": "extends: glyphs-ccp\nsearch: {references.lambda: {float: [1, 0]}}\n",
+    "empty": "",
+    "list": "- a\n",
+    "scalar": "x\n",
+    "not-closed": "about: [\n",
+    "tab": "a:\n\tb: 1\n",
+    "twice": "seed: 1\nseed: 2\n",
+    "anchor": "a: &x 1\nb: *x\n",
+    "tag": "a: !!python/object:os.system x\n",
+    "two-documents": "a: 1\n---\nb: 2\n",
+    "surrogate": 'extends: glyphs\nabout: "\\ud800"\n',
+    "extends-itself": "extends: ./x.yaml\n",
+    "extends-nowhere": "extends: nosuch\n",
+    "extends-long": f"extends: {'a' * 300}\n",
+    "extends-long-path": f"extends: /{'a' * 5000}\n",
+    "extends-tilde": "extends: ~nosuchuser/x.yaml\n",
+    "extends-passwd": "extends: /etc/passwd\n",
+    "extends-list": "extends: [a]\n",
+    "extends-folder": "extends: ./\n",
+    "extends-escape": 'extends: "\\e[31mx"\n',
+    "unknown-key": "extends: glyphs\nlosss: triplet\n",
+    "unknown-escape": 'extends: glyphs\n"\\e[31m": 1\n',
+    "search-list": "extends: glyphs-ccp\nsearch: [a]\n",
+    "search-text": "extends: glyphs-ccp\nsearch: x\n",
+    "presets-list": "extends: glyphs\npresets: [1]\n",
+    "presets-null": "extends: glyphs-ccp\npresets: null\nseed: -1\n",
+    "presets-text": "extends: glyphs\npresets: x\n",
+    "bounds": "extends: glyphs-ccp\nsearch: {references.lambda: {float: [1, 0]}}\n",
     "pool-huge": f"extends: glyphs-ccp\nreference_point: {{references.pool_size: {LARGEST}}}\n",
     "references-huge": f"extends: glyphs-ccp\nreference_point: {{references.proxies: {LARGEST}}}\n",
-    "proxies-huge": "extends: glyphs-ccp\nsearch: {loss.name: null}\nloss: {name: soft_triple, centers: 100000000}\n",
+    "proxies-huge": "extends: glyphs-ccp\nloss: {name: soft_triple, centers: 100000000}\n",
     "gsp-huge": f"extends: glyphs-ccp\npooling: {{name: gsp, prototypes: {LARGEST}}}\n",
     "path-long": f"extends: glyphs-ccp\ndata: {{name: own, path: /{'a' * 5000}}}\n",
     "path-nul": 'extends: glyphs-ccp\ndata: {name: own, path: "/a\\0b"}\n',
-    "require": "extends: glyphs-ccp\nrequire: __import__('os')\n", "require-power": "extends: glyphs-ccp\nrequire: 9**9**9**9 > 1\n",
-    "batch": "extends: glyphs-ccp\nbatch: {size: 9999999999}\n", "metric": "extends: glyphs-ccp\nobjective: {metric: nosuch}\n",
-}  # fmt: skip
+    "require": "extends: glyphs-ccp\nrequire: __import__('os')\n",
+    "require-power": "extends: glyphs-ccp\nrequire: 9**9**9**9 > 1\n",
+    "batch": "extends: glyphs-ccp\nbatch: {size: 9999999999}\n",
+    "metric": "extends: glyphs-ccp\nobjective: {metric: nosuch}\n",
+}
 JOBS = {
-    "empty": "", "no-space": "name: x\n", "name-slash": "space: glyphs-ccp\nname: a/b\n",
-    "name-number": "space: glyphs-ccp\nname: 3\n", "env-vars-number": "space: glyphs-ccp\nruntime_env: {env_vars: {A: 1}}\n",
+    "empty": "",
+    "no-space": "name: x\n",
+    "name-slash": "space: glyphs-ccp\nname: a/b\n",
+    "name-number": "space: glyphs-ccp\nname: 3\n",
+    "env-vars-number": "space: glyphs-ccp\nruntime_env: {env_vars: {A: 1}}\n",
     "env-vars-text": "space: glyphs-ccp\nruntime_env: {env_vars: x}\n",
-    "py-modules-text": "space: glyphs-ccp\nruntime_env: {py_modules: x}\n", "runtime-env-list": "space: glyphs-ccp\nruntime_env: [1]\n",
-    "time": "space: glyphs-ccp\ntime: soon\n", "time-digits": f"space: glyphs-ccp\ntime: {'9' * 5000}s\n",
-    "trials": "space: glyphs-ccp\ntrials: many\n", "unknown": "space: glyphs-ccp\ntrails: 3\n",
-    "override": "space: glyphs-ccp\noverrides: [x]\n", "space-unknown": "space: nosuch\n", "space-empty": 'space: ""\n',
-}  # fmt: skip
+    "py-modules-text": "space: glyphs-ccp\nruntime_env: {py_modules: x}\n",
+    "runtime-env-list": "space: glyphs-ccp\nruntime_env: [1]\n",
+    "time": "space: glyphs-ccp\ntime: soon\n",
+    "time-digits": f"space: glyphs-ccp\ntime: {'9' * 5000}s\n",
+    "trials": "space: glyphs-ccp\ntrials: many\n",
+    "unknown": "space: glyphs-ccp\ntrails: 3\n",
+    "override": "space: glyphs-ccp\noverrides: [x]\n",
+    "space-unknown": "space: nosuch\n",
+    "space-empty": 'space: ""\n',
+}
 PAPERS = {
-    "empty": "", "list": "- a\n", "no-rows": "about: x\nsource: y\nprotocol: fair\nunit: percent\ndata: {}\nrows: {}\n",
-    "as-unknown": "about: x\nas: nosuch\n", "as-row": "about: x\nsource: y\nprotocol: fair\nrows: {a: {as: nosuch}}\n",
+    "empty": "",
+    "list": "- a\n",
+    "no-rows": "about: x\nsource: y\nprotocol: fair\nunit: percent\ndata: {}\nrows: {}\n",
+    "as-unknown": "about: x\nas: nosuch\n",
+    "as-row": "about: x\nsource: y\nprotocol: fair\nrows: {a: {as: nosuch}}\n",
     "text": "x\n",
-}  # fmt: skip
+}
 PAIRS = {
     "empty": b"",
     "binary": b"\xff\xfe\x00\x01" * 50,
@@ -107,26 +136,52 @@ def pair_list(content: bytes) -> Callable[[Path], object]:
 
 
 STORES = {
-    "file": "x.yaml/..", "percent": "a%20b", "question": "a?b", "hash": "a#b", "read-only": "a?mode=ro&uri=true",
-    "tilde": "~nosuchuser/x", "long": "x" * 5000, "nul-like": "a\x01b", "dev": "/dev/null", "proc": "/proc/nosuch",
+    "file": "x.yaml/..",
+    "percent": "a%20b",
+    "question": "a?b",
+    "hash": "a#b",
+    "read-only": "a?mode=ro&uri=true",
+    "tilde": "~nosuchuser/x",
+    "long": "x" * 5000,
+    "nul-like": "a\x01b",
+    "dev": "/dev/null",
+    "proc": "/proc/nosuch",
     "not-utf8": os.fsdecode(b"\xffstore") + "\n",
-}  # fmt: skip
+}
 
 CASES = [
-    *(Case(f"space-text/{name}", SPACE, "x.yaml|itself|loss", prepare=text(content)) for name, content in TEXTS.items()),
+    *(
+        Case(f"space-text/{name}", SPACE, "x.yaml|itself|loss", prepare=text(content))
+        for name, content in TEXTS.items()
+    ),
     *(Case(f"space-kind/{name}", SPACE, "x.yaml", prepare=make) for name, make in KINDS.items()),
-    *(Case(f"job-text/{name}", JOB, "x.yaml|--time", prepare=text(content)) for name, content in JOBS.items()),
+    *(
+        Case(f"job-text/{name}", JOB, "x.yaml|--time", prepare=text(content))
+        for name, content in JOBS.items()
+    ),
     *(Case(f"job-kind/{name}", JOB, "x.yaml", prepare=make) for name, make in KINDS.items()),
     *(Case(f"paper-text/{name}", PAPER, "x.yaml", prepare=text(content)) for name, content in PAPERS.items()),
     *(Case(f"paper-kind/{name}", PAPER, "x.yaml", prepare=make) for name, make in KINDS.items()),
     *(Case(f"spaces/{name}", ("spaces",), code=0, prepare=make) for name, make in FOLDERS.items()),
-    *(Case(f"spaces-json/{name}", ("spaces", "-f", "json"), code=0, prepare=make) for name, make in FOLDERS.items()),
     *(
-        Case(f"pairs/{name}", ("evaluate", "t", "--pairs", "pairs.txt", "--store", "{store}"), "pairs", saved=True, prepare=pair_list(content))
+        Case(f"spaces-json/{name}", ("spaces", "-f", "json"), code=0, prepare=make)
+        for name, make in FOLDERS.items()
+    ),
+    *(
+        Case(
+            f"pairs/{name}",
+            ("evaluate", "t", "--pairs", "pairs.txt", "--store", "{store}"),
+            "pairs",
+            saved=True,
+            prepare=pair_list(content),
+        )
         for name, content in PAIRS.items()
     ),
     Case(
-        "pairs/fifo", ("evaluate", "t", "--pairs", "pairs.txt", "--store", "{store}"), "pairs", saved=True,
+        "pairs/fifo",
+        ("evaluate", "t", "--pairs", "pairs.txt", "--store", "{store}"),
+        "pairs",
+        saved=True,
         prepare=lambda folder: fifo(folder, "pairs.txt"),
     ),
     Case("pairs/missing", ("evaluate", "t", "--pairs", "nosuch", "--store", "{store}"), "nosuch", saved=True),
@@ -137,7 +192,9 @@ CASES = [
         for command in (("table",), ("evaluate", "nosuchrun"), ("ui",), ("search", "glyphs-ccp", "--dry-run"))
     ),
     Case(
-        "write/exists", ("search", "--data", "nosuch", "--write", "x.txt", "--store", "{store}", "--dry-run"), "nosuch",
+        "write/exists",
+        ("search", "--data", "nosuch", "--write", "x.txt", "--store", "{store}", "--dry-run"),
+        "nosuch",
         prepare=text("about: mine\n"),
     ),
-]  # fmt: skip
+]

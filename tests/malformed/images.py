@@ -42,11 +42,18 @@ def with_bytes(content: bytes) -> Callable[[Path], object]:
 
 
 BROKEN = {
-    "empty": b"", "text": b"not an image", "bomb-60000": png_header(60_000, 60_000),
-    "bomb-max": png_header(2**31 - 1, 2**31 - 1), "zero": png_header(0, 0), "huge-ppm": b"P6 100000 100000 255\n",
-    "gif": b"GIF89a\xff\xff\xff\xff", "jpeg": b"\xff\xd8\xff\xe0" + b"\0" * 40, "tiff": b"II*\0\x08\0\0\0\xff\xff" + b"\1" * 60,
-    "truncated": png_header(64, 64)[:40], "webp": b"RIFF\xff\xff\xff\xffWEBPVP8 ",
-}  # fmt: skip
+    "empty": b"",
+    "text": b"not an image",
+    "bomb-60000": png_header(60_000, 60_000),
+    "bomb-max": png_header(2**31 - 1, 2**31 - 1),
+    "zero": png_header(0, 0),
+    "huge-ppm": b"P6 100000 100000 255\n",
+    "gif": b"GIF89a\xff\xff\xff\xff",
+    "jpeg": b"\xff\xd8\xff\xe0" + b"\0" * 40,
+    "tiff": b"II*\0\x08\0\0\0\xff\xff" + b"\1" * 60,
+    "truncated": png_header(64, 64)[:40],
+    "webp": b"RIFF\xff\xff\xff\xffWEBPVP8 ",
+}
 
 
 def as_fifo(folder: Path) -> None:
@@ -95,9 +102,14 @@ def table(content: bytes) -> Callable[[Path], object]:
 
 
 TABLES = {
-    "empty": b"", "binary": b"\xff\xfe" * 50, "no-label": b"path\na.png\n", "missing": b"path,label\nnosuch.png,a\n",
-    "quote": b'path,label\n"a.png,a\n', "nul": b"path,label\na\0.png,a\n", "long": b"path,label\n" + b"x" * 300_000 + b",a\n",
-}  # fmt: skip
+    "empty": b"",
+    "binary": b"\xff\xfe" * 50,
+    "no-label": b"path\na.png\n",
+    "missing": b"path,label\nnosuch.png,a\n",
+    "quote": b'path,label\n"a.png,a\n',
+    "nul": b"path,label\na\0.png,a\n",
+    "long": b"path,label\n" + b"x" * 300_000 + b",a\n",
+}
 TABLE_PLAN = ("search", "--data", "photos.csv", "--store", "{store}", "--dry-run")
 ODD = {"fifo": as_fifo, "loop": as_loop, "device": as_device}
 

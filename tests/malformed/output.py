@@ -11,9 +11,14 @@ HEAD = 'set -o pipefail; "$@" | head -1'
 ASCII = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 GONE = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
 SHOWING = {
-    "overview": (), "help": ("search", "--help"), "spaces": ("spaces",), "json": ("spaces", "-f", "json"),
-    "methods": ("methods", "loss"), "data": ("data", "list"), "plan": plan(),
-}  # fmt: skip
+    "overview": (),
+    "help": ("search", "--help"),
+    "spaces": ("spaces",),
+    "json": ("spaces", "-f", "json"),
+    "methods": ("methods", "loss"),
+    "data": ("data", "list"),
+    "plan": plan(),
+}
 
 
 def odd_space(folder: Path) -> None:
@@ -49,7 +54,13 @@ CASES = [
         Case(f"ascii/{name}", SHOWING[name], code=0, env=ASCII, shell='exec "$@"')
         for name in ("overview", "spaces", "methods", "plan")
     ),
-    Case("latin-1/spaces", ("spaces",), code=0, env={"PYTHONIOENCODING": "latin-1:strict"}, shell='"$@" | iconv -f latin1'),
+    Case(
+        "latin-1/spaces",
+        ("spaces",),
+        code=0,
+        env={"PYTHONIOENCODING": "latin-1:strict"},
+        shell='"$@" | iconv -f latin1',
+    ),
     Case("ascii/mistake", ("search", "ü", "--store", "{store}"), env=ASCII, shell='exec "$@"'),
     *(
         Case(f"cwd-removed/{name}", command, "folder was removed", shell=GONE)
@@ -60,9 +71,14 @@ CASES = [
         for name in ("torchvision", "timm")
     ),
     Case(
-        "left-over/doctor-store-file", ("doctor", "--store", "s"), "FAILED", code=1, prepare=file_as_store,
-        shell='exec "$@"', seconds=70,
+        "left-over/doctor-store-file",
+        ("doctor", "--store", "s"),
+        "FAILED",
+        code=1,
+        prepare=file_as_store,
+        shell='exec "$@"',
+        seconds=70,
     ),
     Case("odd-spaces/table", ("spaces",), code=0, prepare=odd_space),
     Case("odd-spaces/json", ("spaces", "-f", "json"), code=0, prepare=odd_space),
-]  # fmt: skip
+]

@@ -1,19 +1,28 @@
-"""A store that was damaged, moved or made by something else: search `t` continued, checked, evaluated, shown."""
+"""A store that was damaged or moved: the search `t` is continued, checked, evaluated and shown."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import shutil
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from malformed.case import SMALL, Case, resume
-from safetensors.numpy import load_file, save_file
+from malformed.damage import (
+    DATABASE_DAMAGES,
+    JSON_DAMAGES,
+    Damage,
+    artifact,
+    bits,
+    cut,
+    edit,
+    first,
+    moved,
+    replaced,
+    statement,
+    store_file,
+    tensors,
+    without,
+    write,
+)
 
 EVALUATE = ("evaluate", "t", "-f", "json", "--store", "{store}")
 CHECK = ("check", "t", "--dry-run", "--store", "{store}")
@@ -30,128 +39,6 @@ OTHER = (
     "--store",
     "{store}",
 )
-Damage = Callable[[Path], object]
-
-
-def store_file(name: str) -> Callable[[Path], Path]:
-    return lambda folder: folder / "runs" / name
-
-
-def artifact(name: str) -> Callable[[Path], Path]:
-    """The artifact of this name of the search's run, or of the winner's."""
-
-    def find(folder: Path) -> Path:
-        winner = sql(folder, "mlflow.db", "select value from tags where key = 'dmltune.winner'")[0][0]
-        parent = sql(folder, "mlflow.db", "select run_uuid from tags where key = 'dmltune.winner'")[0][0]
-        run = winner if name.startswith("model") else parent
-        return next((folder / "runs" / "artifacts").glob(f"*/{run}/artifacts")) / name
-
-    return find
-
-
-def sql(folder: Path, database: str, *statements: str) -> list[Any]:
-    with contextlib.closing(sqlite3.connect(folder / "runs" / database)) as connection:
-        rows = [connection.execute(statement).fetchall() for statement in statements]
-        connection.commit()
-    return rows[-1]
-
-
-def statement(database: str, *statements: str) -> Damage:
-    return lambda folder: sql(folder, database, *statements)
-
-
-def write(find: Callable[[Path], Path], content: bytes) -> Damage:
-    return lambda folder: find(folder).write_bytes(content)
-
-
-def cut(find: Callable[[Path], Path], share: float) -> Damage:
-    return lambda folder: os.truncate(find(folder), int(find(folder).stat().st_size * share))
-
-
-def scramble(find: Callable[[Path], Path], begin: float = 0.1) -> Damage:
-    """Overwrite the file from a place on, but for its first page."""
-
-    def damage(folder: Path) -> None:
-        path = find(folder)
-        data = bytearray(path.read_bytes())
-        start = max(4096, int(len(data) * begin))
-        data[start : start + len(data) // 3] = b"\xa5" * len(data[start : start + len(data) // 3])
-        path.write_bytes(data)
-
-    return damage
-
-
-def replaced(find: Callable[[Path], Path], kind: str) -> Damage:
-    """Put a folder or a FIFO in place of the file, or nothing."""
-
-    def damage(folder: Path) -> None:
-        path = find(folder)
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        if kind == "folder":
-            path.mkdir()
-        elif kind == "fifo":
-            os.mkfifo(path)
-
-    return damage
-
-
-def edit(find: Callable[[Path], Path], change: Callable[[Any], Any]) -> Damage:
-    def damage(folder: Path) -> None:
-        path = find(folder)
-        document = json.loads(path.read_text())
-        changed = change(document)
-        path.write_text(json.dumps(document if changed is None else changed))
-
-    return damage
-
-
-def tensors(change: Callable[[dict[str, Any]], object]) -> Damage:
-    def damage(folder: Path) -> None:
-        path = artifact("model/model.safetensors")(folder)
-        weights = load_file(path)
-        change(weights)
-        save_file(weights, path)
-
-    return damage
-
-
-def bits(folder: Path) -> None:
-    path = artifact("model/model.safetensors")(folder)
-    data = bytearray(path.read_bytes())
-    for place in range(len(data) // 2, len(data) // 2 + 4000, 4):
-        data[place + 1] ^= 0x40
-    path.write_bytes(data)
-
-
-def moved(folder: Path) -> None:
-    (folder / "runs").rename(folder / "runs-elsewhere")
-
-
-def without(key: str) -> Callable[[Any], None]:
-    return lambda document: document.pop(key, None) and None
-
-
-def first(weights: dict[str, Any]) -> str:
-    return next(name for name, value in sorted(weights.items()) if value.ndim > 1)
-
-
-JSON_DAMAGES: dict[str, Callable[[Callable[[Path], Path]], Damage]] = {
-    "empty": lambda find: write(find, b""),
-    "binary": lambda find: write(find, b"\xff\xfe\x00"),
-    "truncated": lambda find: cut(find, 0.3),
-    "list": lambda find: write(find, b"[1, 2]"),
-    "null": lambda find: write(find, b"null"),
-    "folder": lambda find: replaced(find, "folder"),
-    "fifo": lambda find: replaced(find, "fifo"),
-}
-DATABASE_DAMAGES: dict[str, Callable[[Callable[[Path], Path]], Damage]] = {
-    "text": lambda find: write(find, b"this is no database\n" * 300),
-    "4-kb": lambda find: lambda folder: os.truncate(find(folder), 4096),
-    "truncated": lambda find: cut(find, 0.6),
-    "middle": scramble,
-    "folder": lambda find: replaced(find, "folder"),
-    "fifo": lambda find: replaced(find, "fifo"),
-}
 IDENTITY, PLAN = store_file("searches/t/experiment.json"), store_file("searches/t-check/plan.json")
 META, WEIGHTS = artifact("model/model.json"), artifact("model/model.safetensors")
 RESULT, EXPERIMENT = artifact("result.json"), artifact("experiment.json")
@@ -175,9 +62,16 @@ CASES = [
     case("saved/whole-check", CHECK, lambda folder: None, code=0),
     case("saved/other-settings", OTHER, lambda folder: None, "max_steps"),
     case("saved/other-settings-plan", (*OTHER, "--dry-run"), lambda folder: None, "max_steps"),
-    *(case(f"identity/{name}", resume(), make(IDENTITY), "experiment.json") for name, make in JSON_DAMAGES.items()),
+    *(
+        case(f"identity/{name}", resume(), make(IDENTITY), "experiment.json")
+        for name, make in JSON_DAMAGES.items()
+    ),
     case("identity/key", resume(), edit(IDENTITY, without("experiment")), "experiment.json"),
-    *(case(f"result/{name}", CHECK, make(RESULT), "result.json") for name, make in JSON_DAMAGES.items() if name != "fifo"),
+    *(
+        case(f"result/{name}", CHECK, make(RESULT), "result.json")
+        for name, make in JSON_DAMAGES.items()
+        if name != "fifo"
+    ),
     case("result/key", CHECK, edit(RESULT, without("space_name")), "result.json"),
     case("result/rows", CHECK, edit(RESULT, lambda d: d.update(rows=[{}])), "result.json"),
     *(
@@ -185,9 +79,17 @@ CASES = [
         for name, make in JSON_DAMAGES.items()
         if name != "fifo"
     ),
-    *(case(f"plan/{name}", CHECK, plan_of(content), "plan.json") for name, content in {
-        "empty": b"", "truncated": b'{"folds": 4, ', "binary": b"\xff\xfe", "list": b"[]", "null": b"null", "key": b'{"folds": 4}',
-    }.items()),
+    *(
+        case(f"plan/{name}", CHECK, plan_of(content), "plan.json")
+        for name, content in {
+            "empty": b"",
+            "truncated": b'{"folds": 4, ',
+            "binary": b"\xff\xfe",
+            "list": b"[]",
+            "null": b"null",
+            "key": b'{"folds": 4}',
+        }.items()
+    ),
     *(case(f"model-meta/{name}", EVALUATE, make(META), "model") for name, make in JSON_DAMAGES.items()),
     *(
         case(f"model-meta/key-{key}", EVALUATE, edit(META, without(key)), "model")
@@ -196,8 +98,15 @@ CASES = [
     case("model-meta/step-text", EVALUATE, edit(META, lambda d: d.update(step="abc")), "model"),
     case("model-meta/normalise-text", EVALUATE, edit(META, lambda d: d.update(normalise="x")), "model"),
     case("model-meta/format", EVALUATE, edit(META, lambda d: d.update(format=99)), "model"),
-    case("model-meta/dim", EVALUATE, edit(META, lambda d: d["experiment"]["embedding"].update(dim=7)), "model"),
-    case("model-meta/backbone", EVALUATE, edit(META, lambda d: d["experiment"]["backbone"].update(name="resnet18")), "model|backbone"),
+    case(
+        "model-meta/dim", EVALUATE, edit(META, lambda d: d["experiment"]["embedding"].update(dim=7)), "model"
+    ),
+    case(
+        "model-meta/backbone",
+        EVALUATE,
+        edit(META, lambda d: d["experiment"]["backbone"].update(name="resnet18")),
+        "model|backbone",
+    ),
     case("weights/few-bits", EVALUATE, bits, "model"),
     case("weights/text", EVALUATE, write(WEIGHTS, b"no tensors"), "model"),
     case("weights/truncated", EVALUATE, cut(WEIGHTS, 0.5), "model"),
@@ -205,15 +114,34 @@ CASES = [
     case("weights/fifo", EVALUATE, replaced(WEIGHTS, "fifo"), "model"),
     case("weights/renamed", EVALUATE, tensors(lambda w: w.update(other=w.pop(first(w)))), "model"),
     case("weights/shape", EVALUATE, tensors(lambda w: w.update({first(w): w[first(w)][:1].copy()})), "model"),
-    case("weights/nan", EVALUATE, tensors(lambda w: w.update({first(w): np.full_like(w[first(w)], np.nan)})), "model"),
+    case(
+        "weights/nan",
+        EVALUATE,
+        tensors(lambda w: w.update({first(w): np.full_like(w[first(w)], np.nan)})),
+        "model",
+    ),
     case("model/folder-deleted", EVALUATE, replaced(artifact("model"), "nothing"), "model"),
     case("artifacts/deleted", EVALUATE, replaced(store_file("artifacts"), "nothing"), "model"),
     case("artifacts/deleted-check", CHECK, replaced(store_file("artifacts"), "nothing")),
-    case("winner/tag-wrong", EVALUATE, statement("mlflow.db", "update tags set value = 'nosuchrun' where key = 'dmltune.winner'")),
-    case("winner/trashed", EVALUATE, statement(
-        "mlflow.db", "update runs set lifecycle_stage = 'deleted' where run_uuid in (select value from tags where key = 'dmltune.winner')",
-    )),
-    case("experiment/trashed", resume(), statement("mlflow.db", "update experiments set lifecycle_stage = 'deleted' where name != 'Default'")),
+    case(
+        "winner/tag-wrong",
+        EVALUATE,
+        statement("mlflow.db", "update tags set value = 'nosuchrun' where key = 'dmltune.winner'"),
+    ),
+    case(
+        "winner/trashed",
+        EVALUATE,
+        statement(
+            "mlflow.db",
+            "update runs set lifecycle_stage = 'deleted' where run_uuid in"
+            " (select value from tags where key = 'dmltune.winner')",
+        ),
+    ),
+    case(
+        "experiment/trashed",
+        resume(),
+        statement("mlflow.db", "update experiments set lifecycle_stage = 'deleted' where name != 'Default'"),
+    ),
     *(
         case(f"optuna/{name}", resume(), make(store_file("optuna.db")), "optuna")
         for name, make in DATABASE_DAMAGES.items()
@@ -222,20 +150,59 @@ CASES = [
     case("optuna/emptied", resume(), write(store_file("optuna.db"), b""), "stud|optuna"),
     case("optuna/study-gone", resume(), statement("optuna.db", "delete from studies"), "stud|optuna"),
     case("optuna/trials-gone", resume(), statement("optuna.db", "delete from trials"), "trial|optuna"),
-    case("optuna/attributes", resume(), statement("optuna.db", "update trial_user_attributes set value_json = '{'"), "stud|optuna"),
-    case("optuna/schema-99", resume(), statement("optuna.db", "update version_info set schema_version = 99"), "optuna"),
-    case("optuna/newer", resume(), statement("optuna.db", "update alembic_version set version_num = 'v99.0.0.a'"), "optuna"),
+    case(
+        "optuna/attributes",
+        resume(),
+        statement("optuna.db", "update trial_user_attributes set value_json = '{'"),
+        "stud|optuna",
+    ),
+    case(
+        "optuna/schema-99",
+        resume(),
+        statement("optuna.db", "update version_info set schema_version = 99"),
+        "optuna",
+    ),
+    case(
+        "optuna/newer",
+        resume(),
+        statement("optuna.db", "update alembic_version set version_num = 'v99.0.0.a'"),
+        "optuna",
+    ),
     *(
         case(f"mlflow-{reader}/{name}", command, make(store_file("mlflow.db")), "mlflow|tracking|store")
-        for reader, command in {"again": resume(), "evaluate": EVALUATE, "check": CHECK, "table": TABLE, "ui": UI}.items()
+        for reader, command in {
+            "again": resume(),
+            "evaluate": EVALUATE,
+            "check": CHECK,
+            "table": TABLE,
+            "ui": UI,
+        }.items()
         for name, make in DATABASE_DAMAGES.items()
         if name != "truncated" or reader in ("evaluate", "table")
     ),
     case("lock/fifo", resume(), replaced(store_file("searches/t/lock"), "fifo"), "lock"),
     case("lock/folder", resume(), replaced(store_file("searches/t/lock"), "folder"), "lock"),
     case("lock/creating-fifo", EVALUATE, replaced(store_file(".creating"), "fifo"), "creating"),
-    case("searches/file", resume(), lambda folder: (replaced(store_file("searches"), "nothing")(folder), write(store_file("searches"), b"x")(folder)), "searches"),
-    case("ledger/text", ("evaluate", "t", "--split", "test", "--store", "{store}"), write(store_file("test_ledger.jsonl"), b"no json\n"), "ledger"),
-    case("ledger/fifo", ("evaluate", "t", "--split", "test", "--store", "{store}"), replaced(store_file("test_ledger.jsonl"), "fifo"), "ledger"),
+    case(
+        "searches/file",
+        resume(),
+        lambda folder: (
+            replaced(store_file("searches"), "nothing")(folder),
+            write(store_file("searches"), b"x")(folder),
+        ),
+        "searches",
+    ),
+    case(
+        "ledger/text",
+        ("evaluate", "t", "--split", "test", "--store", "{store}"),
+        write(store_file("test_ledger.jsonl"), b"no json\n"),
+        "ledger",
+    ),
+    case(
+        "ledger/fifo",
+        ("evaluate", "t", "--split", "test", "--store", "{store}"),
+        replaced(store_file("test_ledger.jsonl"), "fifo"),
+        "ledger",
+    ),
     case("moved/check", ("check", "t", "--dry-run", "--store", "{store}-elsewhere"), moved, code=0),
-]  # fmt: skip
+]

@@ -9,36 +9,79 @@ from malformed.case import SMALL, Case, plan
 HOST = "127.0.0.1"
 SECRET = "geheim77"
 TRACKING = {
-    "dead": f"http://{HOST}:{{dead}}", "fails": f"http://{HOST}:{{fails}}", "mute": f"http://{HOST}:{{mute}}",
-    "noise": f"http://{HOST}:{{noise}}", "no-host": "http://", "scheme": "foo://x", "port": f"http://{HOST}:abc",
-    "bracket": "http://[::1", "unresolved": "http://nosuchhost.invalid", "databricks": "databricks",
-    "sqlite-folder": "sqlite:////", "sqlite-nowhere": "sqlite:////nosuch/x.db", "blank-in-host": "http://a b",
-}  # fmt: skip
+    "dead": f"http://{HOST}:{{dead}}",
+    "fails": f"http://{HOST}:{{fails}}",
+    "mute": f"http://{HOST}:{{mute}}",
+    "noise": f"http://{HOST}:{{noise}}",
+    "no-host": "http://",
+    "scheme": "foo://x",
+    "port": f"http://{HOST}:abc",
+    "bracket": "http://[::1",
+    "unresolved": "http://nosuchhost.invalid",
+    "databricks": "databricks",
+    "sqlite-folder": "sqlite:////",
+    "sqlite-nowhere": "sqlite:////nosuch/x.db",
+    "blank-in-host": "http://a b",
+}
 SECRETS = {
-    "password": f"http://user:{SECRET}@{HOST}:{{dead}}", "only": f"http://:{SECRET}@{HOST}:{{dead}}",
-    "token": f"http://{SECRET}@{HOST}:{{dead}}", "with-at": f"http://user:x@{SECRET}@{HOST}:{{dead}}",
-    "colon": f"http://us/er:{SECRET}@{HOST}:{{dead}}", "query": f"http://{HOST}:{{dead}}/?token={SECRET}",
-    "bracket": f"http://u:{SECRET}@[::1", "port": f"http://u:{SECRET}@{HOST}:abc", "no-slashes": f"http:u:{SECRET}@{HOST}",
-}  # fmt: skip
-OPTUNA = {
-    "port": f"postgresql://u:{SECRET}@{HOST}:abc/x", "blank": " ", "folder": "sqlite:////tmp", "text": "foo",
-    "http": f"http://u:{SECRET}@{HOST}:{{dead}}", "journal": "journal:///x", "mysql": f"mysql+pymysql://u:{SECRET}@{HOST}:{{dead}}/x",
-    "no-database": "sqlite:////dev/null", "no-driver": f"oracle://u:{SECRET}@{HOST}/x", "nowhere": "sqlite:////nope/x.db",
-    "postgres": f"postgresql://u:{SECRET}@{HOST}:{{dead}}/x", "redis": f"redis://:{SECRET}@{HOST}:{{dead}}/0", "scheme": "foo://x",
-}  # fmt: skip
-DASHBOARDS = {
-    "blank": "http://a b/", "bracket": "http://[::1", "newline": "http://127.0.0.1\n:1", "port-text": f"http://{HOST}:abc",
-    "fails": f"http://{HOST}:{{fails}}", "noise": f"http://{HOST}:{{noise}}", "dead": f"http://{HOST}:{{dead}}",
-    "mute": f"http://{HOST}:{{mute}}", "password": f"http://user:{SECRET}@{HOST}:{{dead}}", "no-scheme": "head:8265",
-    "long": f"http://{HOST}/" + "A" * 100_000, "empty": "", "ray": f"ray://{HOST}:{{dead}}", "port-0": f"http://{HOST}:0",
-    "port-huge": f"http://{HOST}:99999", "escape": "http://\x1b[31m", "query": f"http://{HOST}:{{dead}}/?token={SECRET}",
+    "password": f"http://user:{SECRET}@{HOST}:{{dead}}",
+    "only": f"http://:{SECRET}@{HOST}:{{dead}}",
     "token": f"http://{SECRET}@{HOST}:{{dead}}",
-}  # fmt: skip
+    "with-at": f"http://user:x@{SECRET}@{HOST}:{{dead}}",
+    "colon": f"http://us/er:{SECRET}@{HOST}:{{dead}}",
+    "query": f"http://{HOST}:{{dead}}/?token={SECRET}",
+    "bracket": f"http://u:{SECRET}@[::1",
+    "port": f"http://u:{SECRET}@{HOST}:abc",
+    "no-slashes": f"http:u:{SECRET}@{HOST}",
+}
+OPTUNA = {
+    "port": f"postgresql://u:{SECRET}@{HOST}:abc/x",
+    "blank": " ",
+    "folder": "sqlite:////tmp",
+    "text": "foo",
+    "http": f"http://u:{SECRET}@{HOST}:{{dead}}",
+    "journal": "journal:///x",
+    "mysql": f"mysql+pymysql://u:{SECRET}@{HOST}:{{dead}}/x",
+    "no-database": "sqlite:////dev/null",
+    "no-driver": f"oracle://u:{SECRET}@{HOST}/x",
+    "nowhere": "sqlite:////nope/x.db",
+    "postgres": f"postgresql://u:{SECRET}@{HOST}:{{dead}}/x",
+    "redis": f"redis://:{SECRET}@{HOST}:{{dead}}/0",
+    "scheme": "foo://x",
+}
+DASHBOARDS = {
+    "blank": "http://a b/",
+    "bracket": "http://[::1",
+    "newline": "http://127.0.0.1\n:1",
+    "port-text": f"http://{HOST}:abc",
+    "fails": f"http://{HOST}:{{fails}}",
+    "noise": f"http://{HOST}:{{noise}}",
+    "dead": f"http://{HOST}:{{dead}}",
+    "mute": f"http://{HOST}:{{mute}}",
+    "password": f"http://user:{SECRET}@{HOST}:{{dead}}",
+    "no-scheme": "head:8265",
+    "long": f"http://{HOST}/" + "A" * 100_000,
+    "empty": "",
+    "ray": f"ray://{HOST}:{{dead}}",
+    "port-0": f"http://{HOST}:0",
+    "port-huge": f"http://{HOST}:99999",
+    "escape": "http://\x1b[31m",
+    "query": f"http://{HOST}:{{dead}}/?token={SECRET}",
+    "token": f"http://{SECRET}@{HOST}:{{dead}}",
+}
 CLUSTERS = {
-    "text": "not an address", "closed": f"{HOST}:{{dead}}", "ray": f"ray://{HOST}:{{dead}}", "port": f"{HOST}:abc",
-    "huge": f"{HOST}:99999", "scheme": "tripwire://x", "no-port": HOST, "bracket": "[::1", "escape": "\x1b[31m:1",
-    "long": "x" * 100_000 + ":1", "password": f"ray://u:{SECRET}@{HOST}:{{dead}}",
-}  # fmt: skip
+    "text": "not an address",
+    "closed": f"{HOST}:{{dead}}",
+    "ray": f"ray://{HOST}:{{dead}}",
+    "port": f"{HOST}:abc",
+    "huge": f"{HOST}:99999",
+    "scheme": "tripwire://x",
+    "no-port": HOST,
+    "bracket": "[::1",
+    "escape": "\x1b[31m:1",
+    "long": "x" * 100_000 + ":1",
+    "password": f"ray://u:{SECRET}@{HOST}:{{dead}}",
+}
 SEARCH = (
     "search",
     "glyphs-ccp",
@@ -66,7 +109,12 @@ def job(folder: Path) -> None:
 
 CASES = [
     *(
-        Case(f"tracking-{reader}/{name}", (*command, "--store", "{store}"), env={"MLFLOW_TRACKING_URI": uri}, seconds=15)
+        Case(
+            f"tracking-{reader}/{name}",
+            (*command, "--store", "{store}"),
+            env={"MLFLOW_TRACKING_URI": uri},
+            seconds=15,
+        )
         for reader, command in READERS.items()
         for name, uri in TRACKING.items()
         if reader in ("table", "evaluate") or name in ("dead", "fails", "mute", "noise")
@@ -74,7 +122,12 @@ CASES = [
     Case("tracking-search/dead", SEARCH, env={"MLFLOW_TRACKING_URI": TRACKING["dead"]}, seconds=15),
     Case("tracking-search/fails", SEARCH, env={"MLFLOW_TRACKING_URI": TRACKING["fails"]}, seconds=15),
     *(
-        Case(f"secret-table/{name}", ("table", "--store", "{store}"), env={"MLFLOW_TRACKING_URI": uri}, seconds=15)
+        Case(
+            f"secret-table/{name}",
+            ("table", "--store", "{store}"),
+            env={"MLFLOW_TRACKING_URI": uri},
+            seconds=15,
+        )
         for name, uri in SECRETS.items()
     ),
     *(
@@ -82,11 +135,29 @@ CASES = [
         for name, url in OPTUNA.items()
     ),
     *(
-        Case(f"dashboard/{name}", ("submit", "job.yaml", "--address", address, "--store", "{store}"), prepare=job)
+        Case(
+            f"dashboard/{name}",
+            ("submit", "job.yaml", "--address", address, "--store", "{store}"),
+            prepare=job,
+        )
         for name, address in DASHBOARDS.items()
     ),
-    Case("dashboard/env", ("submit", "job.yaml", "--store", "{store}"), "--address", prepare=job, env={"RAY_API_SERVER_ADDRESS": "http://[::1"}),
-    *(Case(f"cluster/{name}", plan("--address", address), "Ray", seconds=12) for name, address in CLUSTERS.items()),
+    Case(
+        "dashboard/env",
+        ("submit", "job.yaml", "--store", "{store}"),
+        "--address",
+        prepare=job,
+        env={"RAY_API_SERVER_ADDRESS": "http://[::1"},
+    ),
+    *(
+        Case(f"cluster/{name}", plan("--address", address), "Ray", seconds=12)
+        for name, address in CLUSTERS.items()
+    ),
     Case("cluster/env", plan(), "Ray", env={"RAY_ADDRESS": f"{HOST}:{{dead}}"}, seconds=12),
-    Case("cluster/check", ("check", "t", "--dry-run", "--address", f"{HOST}:{{dead}}", "--store", "{store}"), "Ray", saved=True),
-]  # fmt: skip
+    Case(
+        "cluster/check",
+        ("check", "t", "--dry-run", "--address", f"{HOST}:{{dead}}", "--store", "{store}"),
+        "Ray",
+        saved=True,
+    ),
+]

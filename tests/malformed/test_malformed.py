@@ -18,7 +18,7 @@ def test_the_corpus_is_large_and_its_names_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120, func_only=True)
 @pytest.mark.usefixtures("no_folder_is_left_unreadable")
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
