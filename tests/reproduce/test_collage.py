@@ -84,7 +84,7 @@ def test_ctrl_c_stops_cleanly_and_says_that_the_command_continues(
     code, out = driver.finish()
     assert code == 130
     assert "Traceback" not in driver.text + out
-    assert "the same command continues" in out
+    assert "It continues with\n  dmltune reproduce collage" in out
     assert not driver.alive()
     assert "RUNNING" not in {run.info.status for run in place.runs("stopped").values()}
 
