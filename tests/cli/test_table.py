@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.checked_documents import checked, configuration, grid
+from support.checked_documents import checked, configuration, grid, versus
 
 from dmltune.cli import main
 from dmltune.store import Store
@@ -21,7 +21,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two checks with figures, one that was stopped before it had any, and a search."""
     store = Store.at(tmp_path_factory.mktemp("runs"))
     tracker = Tracker(store)
-    versus = {"difference": 0.05, "low": 0.04, "high": 0.06, "p": 1e-4, "p_holm": 1e-4}
+    gain = versus(difference=0.05, low=0.04, high=0.06, p=1e-4, p_holm=1e-4)
     birds = checked(
         "birds-check",
         configuration("winner", grid(0.30, SPREAD), ["winner"]),
@@ -36,13 +36,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             grid(0.25, SPREAD),
             ["C2+CCP-L"],
             {"loss": "contrastive", "references": "ccp", "patience": 60, "max_steps": 200},
-            versus_baseline=versus,
+            versus_baseline=gain,
         ),
         space_name="cub",
     )
     for one in (birds, paper):
-        run_id = open_run(tracker, one.name, "check", one.document["search"])
-        tracker.log_json(run_id, "check.json", one.document)
+        run_id = open_run(tracker, one.name, "check", one.document.search)
+        tracker.log_json(run_id, "check.json", one.document.to_dict())
         tracker.close_run(run_id, "complete")
     open_run(tracker, "stopped-check", "check", "stopped")
     open_run(tracker, "birds", "search", "")
@@ -112,7 +112,7 @@ def test_a_store_without_checks_says_what_makes_one_and_makes_no_database(
 ) -> None:
     code, _, errors = run_here(capsys, "table", "--store", str(tmp_path / "new"))
     assert (code, errors.count("\n")) == (2, 1)
-    assert "dmltune check SEARCH makes one" in errors
+    assert "Make one with: dmltune check SEARCH" in errors
     assert not list((tmp_path / "new").glob("*.db"))
 
 
