@@ -151,7 +151,9 @@ def test_a_missing_root_says_what_was_looked_for_where_and_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in PHOTOS:
-        with pytest.raises(UserError, match=r"no .+ \(with .+\) in '/.*'; say where it is with --data-root or"):
+        with pytest.raises(
+            UserError, match=r"no .+ \(with .+\) in '/.*'; say where it is with --data-root or"
+        ):
             catalog.load(name, "train", tmp_path)
         monkeypatch.delenv("DMLTUNE_DATA", raising=False)
         with pytest.raises(

@@ -232,7 +232,9 @@ def test_a_half_without_a_class_says_how_to_deal_otherwise(tmp_path: Path) -> No
 def test_no_path_or_a_wrong_one_says_what_it_may_be(tmp_path: Path) -> None:
     for path in [None, "nowhere", "photos.txt"]:
         (tmp_path / "photos.txt").write_text("a b")
-        with pytest.raises(UserError, match=r"data\.path.*: a folder with|must be a folder with .*; got '/.*"):
+        with pytest.raises(
+            UserError, match=r"data\.path.*: a folder with|must be a folder with .*; got '/.*"
+        ):
             catalog.load("own", "train", None, path=path and tmp_path / path)
 
 
