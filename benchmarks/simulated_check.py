@@ -24,7 +24,7 @@ from dmltune.check.intervals import Floats, Integers
 
 @dataclass(frozen=True)
 class Truth:
-    """Standard deviations of the effects, the shape of the study, and the inequality of its classes."""
+    """Standard deviations of the effects, and the shape of the study."""
 
     fold: float = 0.7
     pair: float = 0.0

@@ -86,7 +86,7 @@ def comparisons(checks: int, targets: Targets) -> None:
 
 
 def power(checks: int) -> None:
-    """Print how often a gap of one sd is significant, by the shared variance and by the design."""
+    """Print how often a gap of one sd is significant, by shared variance and design."""
     designs = [(4, 2), (4, 3), (4, 4), (4, 5), (4, 8)]
     print(f"\n{'power, %; shared':26}" + "".join(f"{f'{f} x {r}':>8}" for f, r in designs))
     for shared in (0.0, 0.25, 0.5, 0.6, 0.7, 0.8):
@@ -135,7 +135,7 @@ TRUE_SCORES: dict[str, Callable[[Random, int], np.ndarray]] = {
 
 
 def winners(checks: int, targets: Targets) -> None:
-    """Print the bias of a winner under noise of sd 1, known or measured with 16 degrees of freedom."""
+    """Print the bias of a winner under noise of sd 1, known or measured (df = 16)."""
     sizes, least, most = (6, 12, 30, 100), 100.0, 0.0
     print("\nwinner's bias and % of it removed" + "".join(f"{f'n = {n}':>12}" for n in sizes))
     for measured in (False, True):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from data import tiny_layouts
+from support.stores import new_store
 
 import dmltune
 from dmltune import tags
@@ -106,6 +107,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tiny_layouts.write("inshop", tmp_path, 8, 4)
     monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "temporary").mkdir()
+    new_store(tmp_path / "store")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""The reality check of a search: folds × seeds on the test classes, with statistics. It can be called."""
+"""The reality check of a search; `dmltune.check(…)` calls `api.check`."""
 
 from dmltune.callable_package import make_callable
 

@@ -1,4 +1,4 @@
-"""`dmltune.check`: the winner of a search, the reference point and the baseline on unseen classes."""
+"""`dmltune.check`: the winner of a search against the baseline on unseen classes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def check(
     log: Callable[[str], None] = lambda text: None,
     watch: Watch | None = None,
 ) -> CheckResult:
-    """Train the `top` best trials, the reference point and the baseline, and compare them on test classes.
+    """Train the best trials, the reference point and the baseline; compare on test classes.
 
-    Each gets folds × `repeats` models (default: all folds, 3 repeats). The same `name`, by default
-    SEARCH-check, continues where it was stopped. With `fair_baseline` the baseline first gets a search of its
-    own, as long as the one that is checked; `watch` shows its state. Every opening of the test classes is
-    written into the store's test ledger.
+    Each, also of the `top` best trials, gets folds × `repeats` models (default: all folds, 3 repeats). The
+    same `name`, by default SEARCH-check, continues where it was stopped. With `fair_baseline` the baseline
+    first gets a search of its own, as long as the one that is checked; `watch` shows its state. Every opening
+    of the test classes is written into the store's test ledger.
     """
     resources = Resources(workers, concurrent, address)
     locations = Locations(store or Store.at(), data_root)
@@ -80,7 +80,7 @@ def prepare(
     data_root: Path | None = None,
     tuned: Configuration | None = None,
 ) -> PreparedCheck:
-    """Validate everything that can be validated before Ray starts. `tuned` replaces the baseline."""
+    """Validate all that can be before Ray starts. `tuned` replaces the baseline."""
     finished = load_finished_search(search, Tracker(store))
     configurations = changed(of_search(finished, top, tuned), overrides)
     request = CheckRequest(
@@ -117,7 +117,7 @@ def _require_same_data(finished: FinishedSearch, locations: Locations) -> None:
 
 
 def _stopped(name: str, finished: FinishedSearch) -> CheckDocument:
-    """Return the document of a check whose baseline search was stopped: nothing is planned yet."""
+    """Return the document of a check without a plan: its baseline search was stopped."""
     return CheckDocument(
         name=name,
         space_name=finished.space_name,

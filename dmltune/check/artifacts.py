@@ -1,4 +1,4 @@
-"""The files of a check, in its folder and with its runs: the document, the page, the ledger's entries."""
+"""The files of a check: its document, its page, its entries of the test ledger."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_document(folder: Path) -> CheckDocument | None:
 
 
 def finished_document(folder: Path, plan: CheckPlan) -> CheckDocument | None:
-    """Return the document when it has every model of this plan; None when something is left to do."""
+    """Return the document when it has every model of this plan, otherwise None."""
     document = read_document(folder)
     if document is None or document.failed or CheckPlan.read(folder) != plan:
         return None
@@ -92,7 +92,7 @@ def write(document: CheckDocument, folder: Path, tracker: Tracker, run_id: str |
 def write_openings(
     openings: Iterable[LedgerEntry], folder: Path, tracker: Tracker, run_id: str | None
 ) -> None:
-    """Write the study's entries of the ledger beside the check: the store's own file may be elsewhere."""
+    """Write the study's entries of the ledger beside the check, and to its run."""
     replace_file(folder / FILE, to_lines(entry.to_dict() for entry in openings).encode())
     if run_id:
         tracker.log_file(run_id, folder / FILE)

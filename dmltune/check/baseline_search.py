@@ -30,7 +30,7 @@ def tuned_baseline(
     log: Callable[[str], None],
     watch: Watch | None,
 ) -> Configuration | None:
-    """Run or continue the search SEARCH-baseline and return its winner; None when it was stopped."""
+    """Run or continue the search SEARCH-baseline; None when it was stopped."""
     from dmltune.search.api import search
 
     space = baseline_space(finished.experiment)

@@ -1,4 +1,4 @@
-"""Details of a check for the page: scores per class, confused classes, histograms of distances.
+"""Details of a check: scores per class, confused classes, histograms of distances.
 
 N test images, Q queries.
 """

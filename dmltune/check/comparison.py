@@ -132,7 +132,7 @@ def compare_scores(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's p-values of k tests: max of (k − rank) p over the smaller ones, at most 1. NaN stays."""
+    """Return Holm's p of k tests: max of (k − rank) p over the smaller, at most 1."""
     order = sorted(range(len(p_values)), key=lambda i: (math.isnan(p_values[i]), p_values[i]))
     tests = sum(not math.isnan(p) for p in p_values)
     adjusted, largest = list(p_values), 0.0
@@ -177,7 +177,7 @@ def _comparison(
 
 
 def _both(models: _Part, classes: _Part | None) -> tuple[float, float]:
-    """Return squared standard error and degrees of freedom, of one source where only it is measured.
+    """Return squared standard error and degrees of freedom of the measured sources.
 
     The part of the classes can be negative by chance; the sum stays above FLOOR of the models' variance.
     Simulated where classes have the most effect on single models: with a floor of 1 intervals covered 97.1 %,
@@ -191,7 +191,7 @@ def _both(models: _Part, classes: _Part | None) -> tuple[float, float]:
 
 
 def _class_part(sum_MC: Floats, count_C: Integers, fold_M: Integers, draws: int, seed: int) -> _Part | None:
-    """Return the variance of D from other classes, beyond their effect on single models; None: one class.
+    """Return the variance of D from other classes; None for a single class.
 
     S draws of C classes with replacement give D_m each time. V = the mean covariance of D_m and D_n over
     pairs of models of different folds; of different seeds when there is one fold; the variance itself when
@@ -231,7 +231,7 @@ def _draw_classes(sum_MC: Floats, count_C: Integers, draws: int, seed: int) -> F
 
 
 def _effect_size(ours_M: Floats, base_M: Floats) -> float:
-    """Return Cohen's d of single models, difference / √(mean of both variances); NaN without variance."""
+    """Return Cohen's d: difference / √(mean of both variances); NaN without variance."""
     if min(len(ours_M), len(base_M)) < 2:
         return math.nan
     sd = math.sqrt((float(ours_M.var(ddof=1)) + float(base_M.var(ddof=1))) / 2)

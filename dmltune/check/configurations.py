@@ -1,4 +1,4 @@
-"""The configurations that a check compares: the winner of a search, the reference point, the baseline."""
+"""The configurations of a check: winner of a search, reference point, baseline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from dmltune.check.finished_search import FinishedSearch
 from dmltune.errors import UserError
@@ -19,6 +21,10 @@ WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
 NOT_OF_THE_TRAINING = ("fold", "seed", "about", "presets", "trials", "sampler", "scheduler")
 
 
+def _read_experiment(tree: Any) -> Experiment:
+    return tree if isinstance(tree, Experiment) else Experiment.from_validated(tree)
+
+
 @dataclass(frozen=True)
 class Configuration:
     """A fixed experiment. Configurations that are equal become one with the labels of all.
@@ -29,7 +35,7 @@ class Configuration:
 
     key: str
     labels: tuple[str, ...]
-    experiment: Experiment
+    experiment: Annotated[Experiment, BeforeValidator(_read_experiment)]
     values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -84,7 +90,7 @@ def merged(configurations: Iterable[Configuration]) -> list[Configuration]:
 
 
 def changed(configurations: Iterable[Configuration], overrides: Sequence[str]) -> list[Configuration]:
-    """Return all with the `key=value` overrides. A key that the search varied cannot be changed."""
+    """Return all with `key=value` overrides, which exclude what the search varied."""
     values, configurations = parse_overrides(overrides), list(configurations)
     for key in values:
         if key in ("fold", "seed", "objective.protocol") or key.split(".")[0] in ("search", "baseline"):
@@ -98,7 +104,7 @@ def changed(configurations: Iterable[Configuration], overrides: Sequence[str]) -
 
 
 def validate_configurations(configurations: Sequence[Configuration], baseline: str | None) -> None:
-    """Raise a UserError unless keys are file names, each of one configuration, and all share their data."""
+    """Raise a UserError unless keys are distinct names and all have the same data."""
     if not configurations:
         raise UserError("a check needs a configuration; got none")
     keys = [validated_name(each.key) for each in configurations]

@@ -36,7 +36,7 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class MeanResult:
-    """A metric's mean over single models with its interval; `sd` and `df` are of `mean_interval`."""
+    """A metric's mean over single models: the fields of `statistics.Interval`."""
 
     mean: Figure
     low: Figure = None
@@ -117,7 +117,7 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class ClassConfusion:
-    """`count` queries of class `of`, a `share` of them all, have an image of `taken_for` as nearest."""
+    """`count` queries of class `of`, a `share` of them, are nearest to class `taken_for`."""
 
     of: str
     taken_for: Annotated[str, Field(alias="as")]
@@ -127,7 +127,7 @@ class ClassConfusion:
 
 @dataclass(frozen=True)
 class DistanceHistogram:
-    """Counts of pairs of the same class and of different classes between the `edges`, over all models."""
+    """Counts of pairs of the same class and of different classes, between the `edges`."""
 
     edges: tuple[float, ...]
     positive: tuple[int, ...]

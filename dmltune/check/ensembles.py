@@ -22,7 +22,7 @@ MOST_QUERIES = 10_000  # up to here every collection is measured, above only the
 
 
 def collections(repeats_F: Sequence[int], every: bool) -> list[tuple[int, ...]]:
-    """Return one repeat for every fold: `every` collection, or repeat 0 of all folds, repeat 1 of all, …"""
+    """Return one repeat per fold: `every` collection, or repeat 0 of all, repeat 1 of all, …"""
     if every:
         return list(itertools.product(*(range(count) for count in repeats_F)))
     return [(repeat,) * len(repeats_F) for repeat in range(min(repeats_F, default=0))]
@@ -53,7 +53,7 @@ def ensemble(emb_FR: Sequence[Sequence[Tensor]], images: ImageSet, level: float)
 def interval(
     chosen: Sequence[tuple[int, ...]], scores: Sequence[float], level: float
 ) -> tuple[float | None, float | None]:
-    """Return the interval of the mean over new seeds, for these folds; None when a fold has one model.
+    """Return the interval of the mean over new seeds; None when a fold has one model.
 
     The mean over all collections is a U-statistic of F samples. Its variance is that of its projection,
     Σ_f s_f²/R_f, with s_f² the variance over r of the mean of the collections that contain model r of fold f;

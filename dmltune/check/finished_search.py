@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from dmltune import tags
 from dmltune.check.parsing import parse
@@ -19,7 +19,7 @@ RESULT, EXPERIMENT = "result.json", "experiment.json"
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """A trial as result.json has it. `best` is its best score on the search's validation classes."""
+    """A trial of result.json; `best` is its best score on the validation classes."""
 
     number: int
     role: str
@@ -29,8 +29,8 @@ class FinishedTrial:
 
 
 @dataclass(frozen=True)
-class StoredResult:
-    """What a check reads of result.json."""
+class FinishedSearch:
+    """What a check reads of a search that has ended."""
 
     name: str
     space_name: str
@@ -38,17 +38,11 @@ class StoredResult:
     metric: str
     mode: str
     protocol: str
-
-
-@dataclass(frozen=True)
-class FinishedSearch(StoredResult):
-    """A search that has ended, with its experiment and the fingerprint of its training images."""
-
-    experiment: Experiment
-    fingerprint: str
+    experiment: Annotated[Experiment, BeforeValidator(Experiment.from_dict)]
+    fingerprint: str  # of the training images
 
     def complete_trials(self) -> list[FinishedTrial]:
-        """Return the points of the space that were trained to the end, best first; not the baseline."""
+        """Return the completed points of the space, best first, without the baseline."""
         sign = -1 if self.mode == "max" else 1
         scored = [
             (sign * trial.best, trial.number, trial)
@@ -90,12 +84,8 @@ def load_finished_search(name: str, tracker: Tracker) -> FinishedSearch:
         raise UserError(
             f"search '{name}' has not ended yet. Continue it with the same command, then check it."
         )
-    remedy = "Restore the store from a backup, or search again under another --name."
-    result = parse(StoredResult, tree, f"{RESULT} of search '{name}'", remedy)
-    try:
-        experiment = Experiment.from_dict(settings)
-    except (UserError, TypeError, AttributeError, KeyError) as error:
-        text = str(error) if isinstance(error, UserError) else type(error).__name__
-        raise UserError(f"{EXPERIMENT} of search '{name}' is damaged: {text} {remedy}") from None
     fingerprint = run.data.tags.get(tags.DATA, "").rpartition(":")[2]
-    return FinishedSearch(**vars(result), experiment=experiment, fingerprint=fingerprint)
+    if isinstance(tree, dict):
+        tree |= {"experiment": settings, "fingerprint": fingerprint}
+    remedy = "Restore the store from a backup, or search again under another --name."
+    return parse(FinishedSearch, tree, f"the result of search '{name}'", remedy)

@@ -40,7 +40,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class MeanVariance:
-    """Squared standard error of a mean of models, with its degrees of freedom; NaN: not measurable."""
+    """Squared standard error of a mean with its degrees of freedom; NaN: not measurable."""
 
     variance: float
     df: float
@@ -97,7 +97,7 @@ def variance_of_mean(scores_M: Floats, fold_M: Integers) -> MeanVariance:
 
 
 def cluster_variance(weight_G: Floats, residual_G: Floats) -> tuple[float, float]:
-    """Return the variance of Σ_g w_g x_g from residuals x_g − Σ w x, and its degrees of freedom.
+    """Return variance and degrees of freedom of Σ_g w_g x_g from residuals x_g − Σ w x.
 
     Weights sum to one. V = Σ w_g² r_g² · Σ w² / Σ w_g² h_g with h_g = 1 − 2 w_g + Σ w², unbiased for groups
     of equal variance.
@@ -125,7 +125,7 @@ def half_width(variance: float, df: float, level: float) -> float:
 
 
 def p_value(difference: float, variance: float, df: float) -> float:
-    """Return the two-sided p of Student's t; 1 without a difference, NaN for an unknown variance."""
+    """Return Student's two-sided p; 1 without a difference, NaN for an unknown variance."""
     if difference == 0:
         return 1.0
     if math.isnan(variance):
@@ -134,7 +134,7 @@ def p_value(difference: float, variance: float, df: float) -> float:
 
 
 def models_of(scores_M: npt.ArrayLike, fold_M: npt.ArrayLike) -> tuple[Floats, Integers]:
-    """Return both as arrays of one length. Scores must be finite: callers leave out failed models."""
+    """Return both as arrays of one length; callers leave out models without a score."""
     scores, folds = np.asarray(scores_M, dtype=np.float64), np.asarray(fold_M, dtype=np.int64)
     if scores.ndim != 1 or scores.shape != folds.shape or not len(scores):
         raise UserError(

@@ -1,4 +1,4 @@
-"""From the models of a check to its figures: means with intervals, ensembles, paired comparisons.
+"""The figures of a check: means with intervals, ensembles, paired comparisons.
 
 M models of a configuration, Q test queries.
 """
@@ -108,7 +108,7 @@ def _ensemble(
 def _comparisons(
     models: Models, baseline: str | None, labels_Q: Tensor, level: float
 ) -> dict[str, BaselineComparison]:
-    """Compare each configuration with the baseline, paired by fold and seed; Holm's correction over all."""
+    """Compare each with the baseline, paired by fold and seed, with Holm's correction."""
     from dmltune.check.statistics import compare, holm
 
     base = {model.pair: model for model in models.get(baseline or "", [])}
@@ -151,7 +151,7 @@ def _search_score(search: FinishedSearch, models: Models) -> SearchScore | None:
 
 
 def seed_noise(configurations: Iterable[Sequence[MeasuredModel]]) -> float | None:
-    """Return √ of the mean variance of validation scores between seeds of a configuration and fold."""
+    """Return √ of the mean variance of validation scores between seeds of one fold."""
     squares, df = 0.0, 0
     for models in configurations:
         groups: dict[int, list[float]] = {}

@@ -1,6 +1,7 @@
-"""The plan of a check: what is trained under its name. It is stored in the check's folder and only grows.
+"""The plan of a check: what is trained under its name.
 
-A later call that requests less leaves nothing out: whatever was measured on test classes is reported.
+It is stored in the check's folder and only grows. A later call that requests less leaves nothing out:
+whatever was measured on test classes is reported.
 """
 
 from __future__ import annotations
@@ -36,31 +37,6 @@ class PlannedModel:
 
 
 @dataclass(frozen=True)
-class StoredConfiguration:
-    """A configuration as plan.json has it."""
-
-    key: str
-    labels: tuple[str, ...]
-    values: dict[str, Any]
-    experiment: dict[str, Any]
-
-    @property
-    def configuration(self) -> Configuration:
-        return Configuration(self.key, self.labels, Experiment.from_validated(self.experiment), self.values)
-
-
-@dataclass(frozen=True)
-class StoredPlan:
-    """The fields of plan.json."""
-
-    protocol: str
-    folds: int
-    repeats: int
-    baseline: str | None
-    configurations: tuple[StoredConfiguration, ...]
-
-
-@dataclass(frozen=True)
 class CheckPlan:
     protocol: str
     folds: int
@@ -77,11 +53,10 @@ class CheckPlan:
         require_regular(path)
         remedy = "Restore it from a backup, or choose another --name."
         try:
-            stored = parse(StoredPlan, json.loads(path.read_text(encoding="utf-8")), str(path), remedy)
-            configurations = tuple(each.configuration for each in stored.configurations)
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+            tree = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
             raise UserError(f"{path} is damaged ({type(error).__name__}). {remedy}") from None
-        return cls(**vars(stored) | {"configurations": configurations})
+        return parse(cls, tree, str(path), remedy)
 
     def write(self, folder: Path) -> None:
         replace_file(folder / FILE, self._text().encode())

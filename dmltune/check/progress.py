@@ -30,7 +30,7 @@ class CheckProgress:
         self._began = self._last_line = now()
 
     def update(self, member: str, report: TrialReport) -> None:
-        """Take in a report. Log a line at an end, at a first report, and after EVERY_S without a line."""
+        """Log a line at a first report, at an end, and after EVERY_S without a line."""
         moment = self._now()
         if report.failure:
             self._left.pop(member, None)
@@ -61,7 +61,7 @@ class CheckProgress:
         return text if seconds is None else f"{text}, at most {clock(seconds)} left"
 
     def seconds_left(self) -> float | None:
-        """Extrapolate the steps per second of this session; None without a measurement or without work."""
+        """Extrapolate from the steps of this session; None without a step or without work."""
         elapsed, left = self._now() - self._began, sum(self._left.values())
         if not self._trained or elapsed <= 0 or not left:
             return None

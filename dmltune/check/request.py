@@ -1,4 +1,4 @@
-"""What a caller requests of a check, and the plan that follows from it and from earlier calls."""
+"""What a caller requests of a check, and the plan that follows from it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class PreparedCheck:
-    """A validated request with its plan. `note` is about the protocol; `new` is false for a known name."""
+    """A validated request with its plan; `note` is about the protocol."""
 
     request: CheckRequest
     plan: CheckPlan
@@ -107,7 +107,7 @@ def prepare_check(request: CheckRequest, locations: Locations) -> PreparedCheck:
 
 
 def protocol_for(experiment: Experiment, data_root: Path | None) -> tuple[str, str]:
-    """Return `fair`, or the largest protocol that the classes allow with a sentence about the reason."""
+    """Return `fair`, or the largest possible protocol with a sentence about the reason."""
     root = str(Path(data_root).absolute()) if data_root else None
     train = training_images(experiment.fixed().with_values({"objective.protocol": FAIR, "fold": 0}), root)
     if only := getattr(train, "protocol", ""):

@@ -17,7 +17,7 @@ ROUNDS = 100  # more make g spikier, and the correction no better
 
 @dataclass(frozen=True)
 class Corrected:
-    """A chosen trial's observed score, and the expected score of a repetition; bias = their difference."""
+    """A chosen trial's observed score, and the expected one; bias = their difference."""
 
     observed: float
     corrected: float
@@ -27,7 +27,7 @@ class Corrected:
 
 
 def best_of_n(scores_N: npt.ArrayLike, noise_sd: float, chosen: int) -> Corrected:
-    """Return E[true score of the chosen trial | all scores] under a fitted distribution g of true scores.
+    """Return E[true score of the chosen trial | all scores], with fitted true scores g.
 
     score_i = t_i + noise_i, noise normal, independent, of one known sd; t_i drawn from any g on the scores'
     range. g is fitted by expectation maximisation (Kiefer & Wolfowitz 1956): with a normal g a tail of bad

@@ -45,7 +45,7 @@ from dmltune.train.worker_pool import worker_pool
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`nothing_new`: the check was finished before, so nothing was trained and no test class read."""
+    """`nothing_new`: it was finished before; nothing was trained, no test class read."""
 
     document: CheckDocument
     folder: Path
@@ -72,7 +72,7 @@ def check_configurations(
     locations: Locations,
     log: Callable[[str], None] = lambda text: None,
 ) -> CheckResult:
-    """Train what is missing of configurations × folds × repeats, then measure and compare all of it.
+    """Train what is missing of configurations × folds × repeats, and compare them.
 
     The same name continues where it was stopped; more repeats, folds or configurations under it only add.
     """
@@ -91,13 +91,11 @@ def run_check(
         log(f"{name} has {plan.folds} folds × {plan.repeats} repeats; all that was measured is shown")
     if (finished := finished_document(folder, plan)) is not None:
         return CheckResult(show_again(locations.store, finished, request), folder, nothing_new=True)
-    one_each = {member.key: member.experiment for member in reversed(plan.members())}
-    fingerprints = [
-        validate_experiment(experiment, locations, resources.workers) for experiment in one_each.values()
-    ]
-    with claim_name(locations.store, name, plan.first(), fingerprints[0]):
+    for member in plan.members()[: len(plan.configurations)]:  # the first model of each
+        fingerprint = validate_experiment(member.experiment, locations, resources.workers)
+    with claim_name(locations.store, name, plan.first(), fingerprint):
         plan.write(folder)
-        return _Session(request, plan, resources, locations, log).run(fingerprints[0])
+        return _Session(request, plan, resources, locations, log).run(fingerprint)
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,16 @@ class _Session:
         series = RunSeries(self.locations, request.name, request.space_name, plan.first(), fingerprint, ROLE)
         series.parent.tag({tags.CHECKED: self._study})
         try:
-            opened = self._open_test(series)
+            opened = open_test(
+                plan.first(),
+                self.locations,
+                kind=request.kind,
+                study=self._study,
+                why=request.why,
+                check=request.name,
+                configurations=[each.digest for each in plan.configurations],
+                run_ids=[series.parent.run_id],
+            )
             openings = tuple(ledger.entries(self._study))
             write_openings(openings, folder, series.tracker, series.parent.run_id)
             failed, stopped = self._train(series, opened)
@@ -137,18 +144,6 @@ class _Session:
             raise
         series.close("interrupted" if stopped else "complete", CONTINUES if stopped else "")
         return CheckResult(document, folder)
-
-    def _open_test(self, series: RunSeries) -> OpenedTest:
-        return open_test(
-            self.plan.first(),
-            self.locations,
-            kind=self.request.kind,
-            study=self._study,
-            why=self.request.why,
-            check=self.request.name,
-            configurations=[each.digest for each in self.plan.configurations],
-            run_ids=[series.parent.run_id],
-        )
 
     def _train(self, series: RunSeries, opened: OpenedTest) -> tuple[dict[str, str], bool]:
         """Return member → reason of its failure, and whether training was stopped before its end."""

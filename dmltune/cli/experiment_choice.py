@@ -25,7 +25,7 @@ from dmltune.store import is_name
 
 if TYPE_CHECKING:
     from dmltune.experiment import Experiment
-    from dmltune.propose import Machine, Proposal
+    from dmltune.propose import Machine, SpaceProposal
 
 PROPOSAL = "proposed.yaml"
 
@@ -38,7 +38,7 @@ class ChosenExperiment:
     space_name: str
     name: str
     text: str = ""  # the proposed YAML
-    proposal: Proposal | None = None  # None as well when a stored one is continued
+    proposal: SpaceProposal | None = None  # None as well when a stored one is continued
 
     def write_to(self, folder: Path) -> None:
         """Write the proposed YAML into the search's folder, where a resume reads it."""
@@ -81,7 +81,7 @@ def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
     return ChosenExperiment(experiment, space, name, text, proposal)
 
 
-def proposed(data: Path, steps: int | None) -> Proposal:
+def proposed(data: Path, steps: int | None) -> SpaceProposal:
     """Return the proposal for the training half of the images."""
     from dmltune.data import catalog
     from dmltune.propose import look, propose

@@ -212,10 +212,7 @@ def _peaks(group_QSM: Tensor) -> Tensor:
 
 
 def slots(row_P: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Return pairs in the order of their rows as a table.
-
-    (rows that occur, the line and the place in the line of each pair, length of the longest line).
-    """
+    """Return rows that occur, line and place in the line of each sorted pair, and longest line."""
     rows, slot_P, count_R = torch.unique_consecutive(row_P, return_inverse=True, return_counts=True)
     first_R = count_R.cumsum(0) - count_R
     place_P = torch.arange(len(row_P), device=row_P.device) - first_R[slot_P]

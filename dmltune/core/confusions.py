@@ -37,10 +37,7 @@ def per_class(values_Q: Tensor, labels_Q: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def confusions(labels_Q: Tensor, nearest_labels_Q: Tensor, top: int) -> list[Confusion]:
-    """Return the `top` most frequent wrong first neighbours by count, then share, then labels.
-
-    Pass only queries with a match: the others have no right neighbour.
-    """
+    """Return the `top` most frequent wrong first neighbours of queries that have a match."""
     if labels_Q.shape != nearest_labels_Q.shape:
         raise ValueError(
             f"every query needs a nearest label; got {len(labels_Q)} queries and {len(nearest_labels_Q)}"

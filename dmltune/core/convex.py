@@ -6,6 +6,7 @@ N local features or points, M prototypes, C classes, D dimensions, H corners of 
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -87,10 +88,7 @@ def convex_hull_overlap(emb_ND: Tensor, labels_N: Tensor) -> float:
 
 @torch.no_grad()
 def hulls_overlap(emb_ND: Tensor, labels_N: Tensor) -> Tensor:
-    """Return (C, C) whether the hulls of two classes have a common point; True on the diagonal.
-
-    One non-negative least-squares problem a pair of classes, in any number of dimensions.
-    """
+    """Return (C, C) whether the hulls of two classes have a common point, in any dimension."""
     points_ND, groups = _groups(emb_ND, labels_N)
     meet_CC = torch.eye(len(groups), dtype=torch.bool)
     for c, own in enumerate(groups):
@@ -138,40 +136,16 @@ def _groups(emb_ND: Tensor, labels_N: Tensor) -> tuple[Points, list[NDArray[np.i
 
 
 def _in_hull(points_ND: Points, corners_HD: Points) -> NDArray[np.bool_]:
-    if points_ND.shape[1] == 2:
-        return _in_polygon(points_ND, corners_HD)
+    """In the plane by the edges of the hull, unless it is a point or a segment."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    if points_ND.shape[1] == 2 and len(corners_HD) > 2:
+        with contextlib.suppress(QhullError):
+            edges_E3 = ConvexHull(corners_HD).equations
+            inside: NDArray[np.bool_] = (points_ND @ edges_E3[:, :2].T + edges_E3[:, 2] <= _INSIDE).all(1)
+            return inside
     columns = np.vstack([corners_HD.T, np.ones(len(corners_HD))])
-    inside = [_residual(columns, np.append(point, 1.0)) <= _INSIDE for point in points_ND]
-    return np.array(inside, dtype=bool)
-
-
-def _in_polygon(points_N2: Points, corners_H2: Points) -> NDArray[np.bool_]:
-    """Left of (or on) every edge; hulls that are points or segments rely on the bounding box."""
-    hull_H2 = _hull(corners_H2)
-    edge_H2 = np.roll(hull_H2, -1, axis=0) - hull_H2
-    length_H = np.linalg.norm(edge_H2, axis=1)
-    normal_H2 = np.stack([-edge_H2[:, 1], edge_H2[:, 0]], 1) / np.where(length_H > 0, length_H, 1)[:, None]
-    side_NH = points_N2 @ normal_H2.T - (normal_H2 * hull_H2).sum(1)
-    inside: NDArray[np.bool_] = (side_NH >= -_INSIDE).all(1)
-    return inside
-
-
-def _hull(points_N2: Points) -> Points:
-    """Return the corners, counter-clockwise: lower and upper chain over the points from left to right."""
-    ordered = np.unique(points_N2, axis=0)
-    chains = []
-    for run in (ordered, ordered[::-1]):
-        chain: list[tuple[float, float]] = []
-        for x, y in run.tolist():
-            while len(chain) > 1 and _turn(chain[-2], chain[-1], (x, y)) <= 0:
-                chain.pop()
-            chain.append((x, y))
-        chains += chain[:-1]
-    return np.array(chains) if chains else ordered
-
-
-def _turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+    return np.array([_residual(columns, np.append(x, 1.0)) <= _INSIDE for x in points_ND], dtype=bool)
 
 
 def _residual(columns: Points, goal: Points) -> float:

@@ -71,9 +71,6 @@ def drop_gradients(module: nn.Module) -> None:
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, norm: float) -> None:
-    """g ← g · min(1, norm / ‖g‖) with g the gradient of everything that learns as one vector.
-
-    The ranks hold the same averaged gradient: they clip alike.
-    """
+    """g ← g · min(1, norm / ‖g‖), g the gradient of everything that learns as one vector."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     nn.utils.clip_grad_norm_(weights, norm)

@@ -30,10 +30,7 @@ def settled(wanted: str, embedder: Embedder, images_B3HW: Tensor) -> str:
 
 
 def measured(embedder: Embedder, images_B3HW: Tensor) -> dict[str, float]:
-    """Return the least seconds of a forward and backward pass in each type.
-
-    A copy is measured, and no random number is drawn.
-    """
+    """Return the least seconds of a pass in each type; on a copy, without drawing numbers."""
     device = images_B3HW.device
     images_B3HW = images_B3HW[:_IMAGES] if device.type == "cpu" else images_B3HW
     seconds = {"float32": float("inf"), "bfloat16": float("inf")}

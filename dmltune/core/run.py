@@ -83,10 +83,7 @@ class BatchSource(Protocol):
         """Yield this rank's share in order: rank r has the items r::world."""
 
     def pool(self, per_class: int, round: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield this rank's share of `per_class` fresh augmented samples of each class.
-
-        The parts are (images, labels_B, slot_B).
-        """
+        """Yield this rank's share of `per_class` fresh samples a class: (images, labels_B, slot_B)."""
 
 
 class Run:
@@ -186,10 +183,7 @@ class Run:
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return (tensors, JSON-able meta).
-
-        They hold model, references, optimiser, best and averaged weights, counters and torch's generators.
-        """
+        """Return (tensors, JSON-able meta) of model, optimiser, stored weights, counters and generators."""
         live = {f"embedder.{name}": value for name, value in (self._live_weights or {}).items()}
         packed = self.optimizer.state_dict()
         tensors = {f"model.{name}": value for name, value in {**self.objective.state_dict(), **live}.items()}

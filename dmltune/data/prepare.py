@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from dmltune.data.images import ImageSet, Part
 from dmltune.data.obtain import Pieces, Progress, by_hand, fetchable, fetched, given, step
 from dmltune.data.sources import RELEASES
 from dmltune.data.workspace import workspace
-from dmltune.errors import UserError, nearest
+from dmltune.errors import UserError
 
 DEEPEST = 3  # folders around a data set in an archive
 
@@ -40,9 +41,7 @@ def prepare(
     name: str, root: Path, archive: Path | None = None, progress: Progress | None = None
 ) -> PreparedData:
     """Make data set `name` in `root` from `archive` or the network; an existing one is kept."""
-    if name not in catalog.names():
-        known = ", ".join(catalog.names())
-        raise UserError(f"no data set '{name}'{nearest(name, catalog.names()) or f'; there are {known}.'}")
+    catalog.require_name(name)
     source = getattr(importlib.import_module(f"{catalog.__name__}.{name}"), "SOURCE", None)
     if not isinstance(source, Source):
         return replace(_counted(name, root), notes=("nothing to fetch or unpack: it comes with dmltune",))
@@ -71,7 +70,7 @@ def _existing(name: str, source: Source, root: Path) -> PreparedData | None:
     """Return the copy in `root`, or at `root` itself."""
     folder = _find(source, root)
     if folder is None:
-        if (root / _top(source)).exists():
+        if os.path.lexists(root / _top(source)):
             raise UserError(
                 f"{root / _top(source)} is not a complete {name}; move it away and prepare {name} again."
             )

@@ -24,7 +24,7 @@ def generator(seed: int, purpose: int, count: int) -> np.random.Generator:
     return np.random.default_rng((seed, purpose, count))
 
 
-class Sampler(Protocol):
+class BatchSampler(Protocol):
     def batch(self, step: int) -> Ints:
         """Return indices into `labels_N`, (B,)."""
         ...
@@ -37,7 +37,7 @@ def sampler(
     seed: int,
     category_N: Ints | None = None,
     categories: int | None = None,
-) -> Sampler:
+) -> BatchSampler:
     """Return a sampler.
 
     With `samples_per_class` = 0 images are random, or, with 2 `categories`, all images of a class are taken.

@@ -39,8 +39,7 @@ class DatasetEntry:
 def survey(root: Path | None = None, names: Sequence[str] = ()) -> Iterator[DatasetEntry]:
     """Yield every set of the catalogue, or those named; lists are read, images are not."""
     for name in names or catalog.names():
-        if name not in catalog.names():
-            catalog.load(name, "train", root)  # raises with the nearest name
+        catalog.require_name(name)
         yield _entry(name, root)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path as File
 from typing import Any
 
 from dmltune.errors import UserError, printable
 from dmltune.experiment import tree as trees
 from dmltune.experiment.files import places
+from dmltune.experiment.files.document import Document
 from dmltune.experiment.model import Experiment, build
 from dmltune.experiment.overrides import parse_override, shown_override
 from dmltune.experiment.problems import Path, Problem, kind_of, one_line
@@ -35,64 +37,45 @@ class SpaceInfo:
         return bool(self.parameters)
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a value was written; a later layer has the higher rank."""
-
-    rank: int
-    text: str
-
-
 @dataclass
 class Layers:
-    """The merged tree, and the origin of every key in it."""
+    """The merged tree; `origins` has the rank and place of every key, later layers have higher ranks."""
 
     tree: dict[str, Any] = field(default_factory=dict)
-    origins: dict[Path, Origin] = field(default_factory=dict)
+    origins: dict[Path, tuple[int, str]] = field(default_factory=dict)
 
-    def lay(self, over: Mapping[str, Any], origin: Callable[[Path], Origin]) -> None:
+    def lay(self, over: Mapping[str, Any], rank: int, place: Callable[[list[Path]], str]) -> None:
         """Lay one file or override over the tree; a renamed component loses its keys of `search`."""
-        for section in self._renamed(over):
-            self._forget(section)
-        self._fix(over)
+        sections = {key: trees.normalised((key,), over[key]) for key in trees.SECTIONS if key in over}
+        for section in trees.COMPONENTS:
+            old, new = self.tree.get(section), sections.get(section)
+            if isinstance(old, dict) and isinstance(new, dict) and trees.renamed((section,), old, new):
+                self._forget(section)
+        self._drop(trees.flatten(sections).__contains__)  # a key with a value no longer varies
         search = over.get("search")
         if isinstance(search, Mapping):
             self._drop({key for key, specification in search.items() if specification is None}.__contains__)
 
         def note(path: Path, whole: bool) -> None:
-            if whole:
-                for known in [known for known in self.origins if known[: len(path)] == path]:
-                    del self.origins[known]
-            self.origins[path] = origin(path)
+            for known in [known for known in self.origins if known[: len(path)] == path] if whole else ():
+                del self.origins[known]
+            self.origins[path] = rank, place([path])
 
         trees.lay_over(self.tree, over, note=note)
 
     def where(self, paths: Iterable[Path]) -> str:
-        """Return the origin of the path that was written last, or nothing."""
-        origins: list[Origin] = []
+        """Return the place of the path that was written last, or nothing."""
+        origins: list[tuple[int, str]] = []
         for path in paths:
             while path and path not in self.origins:
                 path = path[:-1]
             origins += [self.origins[path]] if path else []
-        return max(origins, key=lambda origin: origin.rank).text if origins else ""
-
-    def _fix(self, over: Mapping[str, Any]) -> None:
-        """Drop the keys of `search` that this layer gives a value."""
-        sections = {key: trees.normalised((key,), over[key]) for key in trees.SECTIONS if key in over}
-        self._drop(trees.flatten(sections).__contains__)
+        return max(origins, key=lambda origin: origin[0])[1] if origins else ""
 
     def _drop(self, dropped: Callable[[str], bool]) -> None:
         for flat in trees.FLAT:
             if isinstance(self.tree.get(flat), dict):
                 self.tree[flat] = {key: value for key, value in self.tree[flat].items() if not dropped(key)}
-
-    def _renamed(self, over: Mapping[str, Any]) -> list[str]:
-        renamed = []
-        for section in trees.COMPONENTS:
-            old, new = self.tree.get(section), trees.normalised((section,), over.get(section))
-            if isinstance(old, dict) and isinstance(new, dict):
-                renamed += [section] if trees.renamed((section,), old, new) else []
-        return renamed
 
     def _forget(self, section: str) -> None:
         """Drop the keys of `search`, the reference point and the rules of a component that is replaced."""
@@ -102,17 +85,22 @@ class Layers:
             self.tree["require"] = [text for text in require if not _mentions(text, section)]
 
 
+def layers_of(documents: Iterable[tuple[str, Document]]) -> Layers:
+    """Lay the documents of a space over one another, the last base first."""
+    layers = Layers()
+    for rank, (shown, document) in enumerate(documents):
+        layers.lay(document.tree, rank, partial(document.place, shown))
+    return layers
+
+
 def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> Experiment:
     """Load a named space or YAML file with `key=value` overrides; every mistake is one UserError line."""
     file = places.find_file(name_or_path, places.SPACES, "search space")
-    layers = Layers()
-    top = places.shown(file)
-    for rank, (name, document) in enumerate(places.chain(file)):
-        layers.lay(document.tree, _lines(rank, name, document.lines))
+    layers = layers_of(places.chain(file))
     if isinstance(overrides, str):
         overrides = [overrides]
     for rank, text in enumerate(overrides, start=OVERRIDE_RANK):
-        _override(layers, text, Origin(rank, shown_override(text)))
+        _lay_override(layers, rank, text)
     try:
         tree, values = lay_reference_point(layers.tree)
         for key in values:
@@ -120,29 +108,20 @@ def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> 
         experiment = build(tree)
         validate_space(experiment)
     except Problem as problem:
-        raise UserError(f"{layers.where(problem.paths) or top}: {problem}") from None
+        raise UserError(f"{layers.where(problem.paths) or places.shown(file)}: {problem}") from None
     return experiment
 
 
-def _lines(rank: int, name: str, lines: Mapping[Path, int]) -> Callable[[Path], Origin]:
-    def origin(path: Path) -> Origin:
-        while path not in lines:
-            path = path[:-1]
-        return Origin(rank, f"{name}:{lines[path]}")
-
-    return origin
-
-
-def _override(layers: Layers, text: str, origin: Origin) -> None:
+def _lay_override(layers: Layers, rank: int, text: str) -> None:
     key, value = parse_override(text)
-    path = trees.split(key)
+    path, place = trees.split(key), shown_override(text)
     if path[0] == "extends":
-        raise UserError(f"{origin.text}: extends belongs in a file. Name another space instead.")
+        raise UserError(f"{place}: extends belongs in a file. Name another space instead.")
     if path[0] == "search" and len(path) == 3:  # one setting of a key of `search`: the others stay
         specification = trees.lookup(layers.tree, key.rpartition(".")[0])
         value = {**(specification if isinstance(specification, dict) else {}), path[2]: value}
         path = path[:2]
-    layers.lay(trees.nested(path, value), lambda path: origin)
+    layers.lay(trees.nested(path, value), rank, lambda paths: place)
 
 
 def _mentions(text: Any, section: str) -> bool:
@@ -161,8 +140,7 @@ def _info(name: str, file: File) -> SpaceInfo:
     layers = Layers()
     try:
         documents = places.chain(file)
-        for rank, (shown, document) in enumerate(documents):
-            layers.lay(document.tree, _lines(rank, shown, document.lines))
+        layers = layers_of(documents)
         search = layers.tree.get("search") or {}
         if not isinstance(search, Mapping):
             raise Problem(
@@ -173,5 +151,5 @@ def _info(name: str, file: File) -> SpaceInfo:
         return SpaceInfo(printable(name), "", file, error=str(error))
     except Problem as problem:
         return SpaceInfo(printable(name), "", file, error=f"{layers.where(problem.paths)}: {problem}")
-    about = documents[-1][1].tree.get("about")
-    return SpaceInfo(printable(name), one_line(str(about or "")), file, parameters)
+    own_about = documents[-1][1].tree.get("about")
+    return SpaceInfo(printable(name), one_line(str(own_about or "")), file, parameters)

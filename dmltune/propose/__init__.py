@@ -7,6 +7,6 @@ proposal.choices   each choice and its reason, one line each
 
 from dmltune.propose.facts import Facts, look
 from dmltune.propose.method import Choice
-from dmltune.propose.rules import Machine, Proposal, propose
+from dmltune.propose.rules import Machine, SpaceProposal, propose
 
-__all__ = ["Choice", "Facts", "Machine", "Proposal", "look", "propose"]
+__all__ = ["Choice", "Facts", "Machine", "SpaceProposal", "look", "propose"]

@@ -37,7 +37,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class SpaceProposal:
     """`text` is the YAML; `choices` explain it."""
 
     text: str
@@ -64,7 +64,7 @@ class Network(NamedTuple):
     cost: float
 
 
-def propose(facts: Facts, machine: Machine, steps: int | None = None) -> Proposal:
+def propose(facts: Facts, machine: Machine, steps: int | None = None) -> SpaceProposal:
     """Return the space for these images on this machine, for trials of `steps` if given.
 
     A UserError says what is needed when there are too few images.
@@ -98,7 +98,7 @@ def propose(facts: Facts, machine: Machine, steps: int | None = None) -> Proposa
         "scheduler": "asha",
         "trials": trials,
     }
-    return Proposal(written(tree, why), facts, tuple(why))
+    return SpaceProposal(written(tree, why), facts, tuple(why))
 
 
 def _require_enough(facts: Facts) -> None:

@@ -1,1 +1,1 @@
-"""Studies of the papers as programs: `dmltune reproduce STUDY` gives their table and picture."""
+"""Studies and tables of the papers: `dmltune reproduce STUDY`."""

@@ -1,9 +1,9 @@
-"""The collage study (§5.3.2, Fig. 5.12 a): fifteen poolings, and GSP with the zero-shot loss, with C2.
+"""The collage study (§5.3.2, Fig. 5.12 a): poolings, and GSP with the zero-shot loss.
 
 The backbone starts from one training on single characters at the size they have in a collage. The text's
 starts from classifying CIFAR-100, its test classes included; ours from characters of the training half.
-Every row then trains the space `collage`. The table has MAP@R on the test classes; no training has seen their
-shared classes either. GSP has the parameters of the text; the other poolings have their defaults.
+Every row then trains the space `collage` with C2. The table has MAP@R on the test classes; no training has
+seen their shared classes either. GSP has the parameters of the text; the other poolings have their defaults.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def run(
     address: str | None = None,
     log: Callable[[str], None] = lambda text: None,
 ) -> CollageResult:
-    """Train what is not done yet and return the table of these methods. The same name continues.
+    """Train what is not done yet and return the table of these methods.
 
-    There is no pretraining with `backbone.weights=FILE`, nor for CIFAR-100.
+    The same name continues. There is no pretraining with `backbone.weights=FILE`, nor for CIFAR-100.
     """
     name, locations = validated_name(name), Locations(store or Store.at(), data_root)
     base, methods = experiment(BASELINE, overrides, steps), validated_methods(methods)

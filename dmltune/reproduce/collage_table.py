@@ -1,4 +1,4 @@
-"""The table of the collage study: scores of the methods over their seeds, as a file and a picture."""
+"""The table of the collage study: scores of the methods over their seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Results = Mapping[tuple[str, int], dict[str, Any]]  # (method, seed) → what it
 
 @dataclass(frozen=True)
 class CollageRow:
-    """One method. Scores are fractions; `std` is over the seeds (0 for one), `to_gap` is paired by seed."""
+    """One method. `std` is over the seeds (0 for a single one), `to_gap` is paired by seed."""
 
     method: str
     seeds: int

@@ -131,7 +131,7 @@ def table_names() -> list[str]:
 
 
 def load_table(name: str | File) -> Table:
-    """Read the table of this name or YAML file. A mistake in it is a UserError with file and line."""
+    """Read a table by name or path; a mistake in it is a UserError with file and line."""
     table, place = _read(name)
     source = load_trainings(table)
     if source.trainings:
@@ -164,7 +164,7 @@ def digits(table: Table) -> int:
 
 
 def printed(figure: Printed, unit: Unit) -> tuple[float | None, float | None]:
-    """Return value and spread: `69.29 ±0.11` in percent → (0.6929, 0.0011); thousands become ones."""
+    """Return value and spread: `69.29 ±0.11` in percent → (0.6929, 0.0011)."""
     if figure is None:
         return None, None
     match = _PRINTED.fullmatch(figure) if isinstance(figure, str) else None

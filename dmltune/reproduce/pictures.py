@@ -17,7 +17,7 @@ COLOUR, BASELINE_COLOUR = "#1f77b4", "#555555"
 
 
 def draw_spaces(outcomes: Sequence[SyntheticResult], path: Path) -> Path:
-    """Draw tokens, validation samples, hulls of the classes and prototypes, a panel for each pooling."""
+    """Draw tokens, validation samples, hulls of classes and prototypes for each pooling."""
     figure = _figure(4.6 * len(outcomes), 5.0)
     grid: Sequence[Axes] = figure.subplots(1, len(outcomes), sharex=True, sharey=True, squeeze=False)[0]
     for axis, outcome in zip(grid, outcomes, strict=True):

@@ -1,4 +1,4 @@
-"""The synthetic study (§5.3.1): pooling of samples that have tokens of their class and shared tokens.
+"""The synthetic study (§5.3.1): pooling of tokens that belong to a class or are shared.
 
 A sample is 50 tokens drawn with replacement: a share μ̃ ~ N(0.5, 0.1) from the 4 of its class, the rest from 4
 that all 16 classes share. Only the tokens and the prototypes of GSP are trained: this is metric learning with
@@ -79,7 +79,7 @@ class Tokens(nn.Module):
 
 
 def sample_tokens(labels_B: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the tokens of each sample, (B, N). Those of class c are 4c … 4c + 3, the shared ones last."""
+    """Return (B, N) tokens of samples; those of class c are 4c … 4c + 3, shared ones last."""
     mix_B = (MIX_MEAN + MIX_SPREAD * torch.randn(len(labels_B), generator=generator)).clamp(0, 1)
     own_B = (mix_B * SAMPLE).round().long()
     which_BN = torch.randint(TOKENS_EACH, (len(labels_B), SAMPLE), generator=generator)
@@ -88,7 +88,7 @@ def sample_tokens(labels_B: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def train(pooling: str, seed: int, max_steps: int = MAX_STEPS) -> SyntheticResult:
-    """Train until MAP@R has not improved for 30 epochs. Poolings of a seed have the same samples."""
+    """Train until MAP@R has not improved for 30 epochs. A seed determines the samples."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = Tokens(_pooling(pooling))

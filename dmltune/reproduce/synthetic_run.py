@@ -60,7 +60,7 @@ def run_synthetic(
     store: Store | None = None,
     log: Callable[[str], None] = lambda text: None,
 ) -> SyntheticStudy:
-    """Run the study, a minute or two on one core. It is not resumed: the same name runs it again."""
+    """Run the study, a minute or two on one core; the same name runs it again."""
     store, limit = store or Store.at(), MAX_STEPS if steps is None else steps
     folder = store.search_folder(validated_name(name))
     tracker = Tracker(store)

@@ -1,4 +1,4 @@
-"""A paper's table as a document: beside every printed figure the measured one, or the reason without one."""
+"""A paper's table with the measured figure beside every printed one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def document(
 
 
 def result_of(check: FinishedCheck | None, row: str) -> ConfigurationResult | None:
-    """Return the result of a row; rows with equal configurations share one under the key of the first."""
+    """Return the result of a row; rows with equal configurations share a result."""
     results = check.document.configurations if check else ()
     return next((result for result in results if result.key == key_of(row) or row in result.labels), None)
 
@@ -109,7 +109,7 @@ class _View:
         return _cell_of(cell, check, result)
 
     def gain(self, row: str, data: str) -> dict[str, Any] | None:
-        """Return the difference to the row's baseline: theirs as printed, ours by the paired comparison."""
+        """Return the difference to the row's baseline, theirs as printed, ours as paired."""
         table, trained = self._selection.table, self._selection.trained_as(row)
         baseline = self._selection.source.baseline(trained)
         check = self._check(data, trained)

@@ -1,4 +1,4 @@
-"""Train the papers' tables: each group of rows on each data set as one check, resumable by its name."""
+"""Train the papers' tables: each group of rows on each data set is one check."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def run_table(
 def configurations(
     selection: TableSelection, study: TableCheck, overrides: Sequence[str] = ()
 ) -> list[Configuration]:
-    """Return the rows of a study as fixed experiments; `values` are what the row and the user set."""
+    """Return the rows of a study; `values` are what the row and the user set."""
     from dmltune.check.configurations import Configuration
 
     for override in overrides:

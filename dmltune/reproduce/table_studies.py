@@ -33,7 +33,7 @@ class TableCheck:
 
 @dataclass(frozen=True)
 class TableSelection:
-    """Rows and data sets of a table. `source` is the table whose trainings are shown, mostly itself."""
+    """Rows and data sets of a table; `source` is the table with their trainings."""
 
     name: str
     prefix: str

@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 from optuna.storages import RDBStorage
+from optuna.storages._rdb.models import SCHEMA_VERSION
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -36,12 +37,21 @@ class Study:
                     load_if_exists=True,
                 )
                 self._study_id = self._storage.get_study_id_from_name(name)
-                self.trials()  # damage shows now
+                self._require_undamaged()
         except _UNREADABLE as error:
             raise UserError(
                 f"the study '{name}' cannot be read from {without_password(url)} ({type(error).__name__}). "
                 "Restore the database from a backup, or choose another --store."
             ) from None
+
+    def _require_undamaged(self) -> None:
+        """Raise a ValueError for what Optuna repairs or passes over without a message."""
+        with self._storage.engine.connect() as connection:
+            version = connection.exec_driver_sql("SELECT schema_version FROM version_info").scalar_one()
+        if version > SCHEMA_VERSION:
+            raise ValueError("the schema is that of a newer Optuna")
+        if any(trial.state == TrialState.COMPLETE and trial.values is None for trial in self.trials()):
+            raise ValueError("a complete trial has no value")
 
     def trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)

@@ -25,7 +25,7 @@ class FinishedCheck:
 
 
 def checks(store: Store, names: Sequence[str] = ()) -> list[FinishedCheck]:
-    """Return all checks, or those of the given names. A name is that of a check or of its search."""
+    """Return all checks, or those with these names (of the check or of its search)."""
     by_name = {check.name: check for check in finished_checks(store, names)}
     for name in names:
         if not any(name in (check.name, check.document.search) for check in by_name.values()):
@@ -42,6 +42,11 @@ def finished_checks(store: Store, names: Sequence[str]) -> Iterator[FinishedChec
         if names and not {name, run.data.tags.get(tags.CHECKED)} & set(names):
             continue
         tree = tracker.read_json(run.info.run_id, DOCUMENT)
+        if tree is None and run.data.tags.get(tags.STATE) == "complete":
+            raise UserError(
+                f"check '{name}' is complete, and its artifact {DOCUMENT} is missing. "
+                "Put the store back to its place, or restore it from a backup."
+            )
         if tree is not None:
             place = f"{DOCUMENT} of run {run.info.run_id}"
             yield FinishedCheck(name, str(run.info.run_id), CheckDocument.from_dict(tree, place))

@@ -1,4 +1,4 @@
-"""All checks as one table: configurations are rows, data sets are columns; the best are marked.
+"""All checks as one table: configurations are rows, data sets are columns.
 
 A column has one data set, one fingerprint of its test classes and one protocol.
 """
@@ -166,7 +166,7 @@ def _distinguished(cells: Sequence[OverviewCell]) -> list[OverviewCell]:
 
 
 def _marked(cells: Sequence[OverviewCell], column: OverviewColumn) -> list[OverviewCell]:
-    """Return the cells of a column with marks. Ensembles share models, so no test compares them."""
+    """Return the cells with marks; no test compares ensembles, which share models."""
     if column.score == ENSEMBLE:
         return list(cells)
     return [

@@ -20,7 +20,7 @@ Scores = Mapping[tuple[int, int], float]  # (fold, seed) → score of a model
 
 @dataclass(frozen=True)
 class Place:
-    """`index` of a candidate. `p_next` is of the difference to the next; None for the last, or unknown."""
+    """`index` of a candidate; `p_next` is of the difference to the next, if known."""
 
     index: int
     mark: str
@@ -56,7 +56,7 @@ def corrected(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def p_value(left: Scores, right: Scores) -> float | None:
-    """Return the two-sided p of the difference; None when the scores cannot tell how much is chance."""
+    """Return the two-sided p of the difference; None when it cannot be measured."""
     from dmltune.check.statistics import compare_scores
 
     pairs = sorted(set(left) & set(right))

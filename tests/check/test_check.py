@@ -19,7 +19,7 @@ from dmltune.core.analysis import distance_histograms
 from dmltune.data import catalog
 from dmltune.ledger import FILE, Ledger
 from dmltune.store import Store
-from dmltune.train.measurement import read
+from dmltune.train.measurement import read_measurement
 
 TINY = ("data.classes=40", "batch.size=32", "scheduler=none", "max_steps=8", "validate_every=4")
 SEEDS = ((1000, 1001), (2000, 2001))  # of the two folds
@@ -129,7 +129,7 @@ def check_document(
     for row in document["configurations"]:
         precisions, taken = [], []
         for model in row["models"]:
-            emb = read(folder / model["member"], "emb")[0]["emb"]
+            emb = read_measurement(folder / model["member"], "emb")[0]["emb"]
             precision, nearest = precision_by_loops(emb, labels)
             precisions.append(precision)
             taken += [(labels[q], labels[g]) for q, g in enumerate(nearest) if labels[q] != labels[g]]
@@ -178,7 +178,7 @@ def check_ensemble(row: dict[str, Any], folder: Path, labels: list[int]) -> None
     scores = []
     for seeds in itertools.product(*SEEDS):
         names = [f"{row['key']}-fold{fold}-seed{seed}" for fold, seed in enumerate(seeds)]
-        emb = torch.cat([read(folder / name, "emb")[0]["emb"] for name in names], dim=1)
+        emb = torch.cat([read_measurement(folder / name, "emb")[0]["emb"] for name in names], dim=1)
         scores.append(np.nanmean(precision_by_loops(emb, labels)[0]))
     assert found["mean"] == pytest.approx(np.mean(scores), abs=1e-6)
 

@@ -197,3 +197,27 @@ def test_maps_without_room_are_refused(images: ImageSet, monkeypatch: pytest.Mon
     with pytest.raises(UserError, match=r"feature maps take .* use fewer data\.views") as caught:
         maps_of(images, embedder())
     assert "\n" not in str(caught.value)
+
+
+def test_batches_and_maps_do_not_depend_on_torchs_default_dtype(images: ImageSet) -> None:
+    part = split(images.labels_N, "ablation")
+
+    def prefix(pixels: torch.Tensor) -> torch.Tensor:
+        return pixels.to(torch.float32) / 7
+
+    def everything(digest: str) -> list[torch.Tensor]:
+        maps = stored_maps(images, Views(SIZE, "flip", 2), prefix, digest)
+        feeds = [ImageFeed(images, part, **settings()), MapFeed(images, part, maps, **settings())]
+        return [
+            tensor for feed in feeds for batch in (feed.batch(3), next(feed.validation())) for tensor in batch
+        ]
+
+    plain = everything("plain")
+    torch.set_default_dtype(torch.float64)
+    try:
+        double = everything("double")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for mine, theirs in zip(double, plain, strict=True):
+        assert mine.dtype == theirs.dtype
+        assert torch.equal(mine, theirs)

@@ -15,7 +15,7 @@ from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.data.splits import split
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
-from dmltune.propose import Facts, Machine, Proposal, look, propose
+from dmltune.propose import Facts, Machine, SpaceProposal, look, propose
 from dmltune.propose.facts import ENOUGH
 
 LAPTOP = Machine("cpu", 2, packaged=True)
@@ -32,7 +32,7 @@ def facts(classes: int, each: int, **more: object) -> Facts:
     return replace(base, **more)  # type: ignore[arg-type]
 
 
-def loaded(proposal: Proposal, folder: Path) -> Experiment:
+def loaded(proposal: SpaceProposal, folder: Path) -> Experiment:
     """Loading checks every bound of the space, the reference point and the baseline."""
     file = folder / "photos.yaml"
     file.write_text(proposal.text)

@@ -1,102 +1,279 @@
-"""The logbook on a real SQLite study and a real MLflow store, without Ray."""
+"""The records of trials in a real SQLite study and a real MLflow store, without Ray."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
+from support.stores import new_store
 
-from dmltune.experiment import load_experiment
-from dmltune.search.records import KEEP_BEST, TrialRecords
-from dmltune.search.state import Event, SearchState, Watch
+from dmltune import tags
+from dmltune.core.run import MEASURES
+from dmltune.errors import UserError
+from dmltune.experiment import Experiment, load_experiment
+from dmltune.runs import TrackedRun
+from dmltune.search.api import search
+from dmltune.search.records import STORED_BEST, TrialRecords
+from dmltune.search.sampling import Proposal
+from dmltune.search.state import SearchEvent, SearchState, Watch
+from dmltune.search.untrained import network_key
 from dmltune.store import Store
 from dmltune.tracking import Tracker
-from dmltune.train.orders import TrialReport, failed
+from dmltune.train.orders import TrialReport
 
 EXPERIMENT = load_experiment("glyphs-ccp")
+REFERENCE = Proposal(EXPERIMENT.space.reference_point)
+MEASURED = {**dict.fromkeys(MEASURES, 0.1), "map_at_r": 0.2}
 
 
-def logbook(folder: Path, watch: Watch | None = None) -> tuple[TrialRecords, Tracker]:
-    store = Store.at(folder)
+def open_records(folder: Path, watch: Watch | None = None) -> TrialRecords:
+    store = Store.at(folder) if (folder / "mlflow.db").exists() else new_store(folder)
     tracker = Tracker(store)
-    space = tracker.experiment("some-space")
-    parent = tracker.open_run(space, "s", {"dmltune.search": "s", "dmltune.number": "parent"}, {}, {})
-    board = SearchState("s", "some-space", "map_at_r", "max", trials_planned=9)
-    return TrialRecords(store, tracker, board, EXPERIMENT, parent, {"some": "tag"}, watch), tracker
+    parent = TrackedRun.open(
+        tracker, tracker.experiment("some-space"), "s", role="search", metric="map_at_r", params={}, about={}
+    )
+    state = SearchState("s", "some-space", "map_at_r", "max", trials_planned=9)
+    return TrialRecords(store, state, EXPERIMENT, parent, {"some": "tag"}, watch)
 
 
-def train(book: TrialRecords, score: float) -> int:
-    """A trial that leaves a model and ends with this score."""
-    role = "search" if book.points() else "reference"
-    row = book.open(role, EXPERIMENT.space.reference_point, 10)  # type: ignore[arg-type]
-    model = book.trial_folder(row.number) / "best"
-    model.mkdir(parents=True)
-    (model / "model.safetensors").write_bytes(b"weights")
-    report = TrialReport(1, 10, 10, {"map_at_r": score}, score, score, 10, finished=True, reason="max_steps")
-    book.progress(row.number, report)
-    book.close(row.number, "")
-    return row.number
+def tracker_of(records: TrialRecords) -> Tracker:
+    return records.parent.tracker
 
 
-def test_the_best_models_and_the_references_are_kept_and_the_rest_deleted(tmp_path: Path) -> None:
-    book, tracker = logbook(tmp_path)
+def write_model(records: TrialRecords, number: int) -> Path:
+    model = records.trial_folder(number) / "best" / "model.safetensors"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"weights")
+    return model
+
+
+def report_of(score: float) -> TrialReport:
+    return TrialReport(1, 10, 10, {"map_at_r": score}, score, score, 10, finished=True, reason="max_steps")
+
+
+def run_trial(records: TrialRecords, score: float) -> int:
+    """Run a trial that leaves a model and ends with this score; return its number."""
+    record = records.open("search" if records.points() else "reference", REFERENCE, 10)
+    write_model(records, record.number)
+    records.progress(record.number, report_of(score), EXPERIMENT)
+    records.close(record.number, "")
+    return record.number
+
+
+def stored_models(records: TrialRecords) -> set[int]:
+    rows = records.state.rows.items()
+    return {number for number, row in rows if tracker_of(records).has_model(row.run_id)}
+
+
+def test_the_models_of_the_best_trials_and_the_reference_are_stored_and_the_rest_deleted(
+    tmp_path: Path,
+) -> None:
+    records = open_records(tmp_path)
     scores = [0.10, 0.20, 0.30, 0.40, 0.25, 0.50, 0.05]
-    numbers = [train(book, score) for score in scores]
-    kept = {n for n in numbers if tracker.model_folder(book.board.rows[n].run_id) is not None}
-    ranked = sorted(numbers, key=lambda n: -scores[n])
-    assert kept == {0, *ranked[:KEEP_BEST]}
+    numbers = [run_trial(records, score) for score in scores]
+    ranked = sorted(numbers, key=lambda number: -scores[number])
+    assert stored_models(records) == {0, *ranked[:STORED_BEST]}
     for number in numbers:
-        run_id = book.board.rows[number].run_id
-        assert bool(tracker.client.list_artifacts(run_id, "model")) == (number in kept)
-    assert [t.state for t in book.trials()] == [TrialState.COMPLETE] * len(scores)
+        files = tracker_of(records).client.list_artifacts(records.state.rows[number].run_id, "model")
+        assert bool(files) == (number in stored_models(records))
+    assert [trial.state for trial in records.trials()] == [TrialState.COMPLETE] * len(scores)
+
+    resumed = open_records(tmp_path)  # another session has the list of stored models from the study
+    assert resumed.state.rows == records.state.rows
+    run_trial(resumed, 0.9)
+    assert stored_models(resumed) == {0, 3, 5, 7}
 
 
-def test_another_session_knows_what_was_kept(tmp_path: Path) -> None:
-    first, _ = logbook(tmp_path)
-    for score in (0.1, 0.2, 0.3, 0.4):
-        train(first, score)
-    again, tracker = logbook(tmp_path)
-    assert again.board.rows == first.board.rows
-    train(again, 0.9)
-    kept = {n for n, row in again.board.rows.items() if tracker.model_folder(row.run_id) is not None}
-    assert kept == {0, 2, 3, 4}
+def test_a_trial_whose_model_is_gone_is_an_error_and_never_complete(tmp_path: Path) -> None:
+    records = open_records(tmp_path)
+    record = records.open("reference", REFERENCE, 10)
+    write_model(records, record.number).unlink()  # written to the disk of another machine
+    records.progress(record.number, report_of(0.5), EXPERIMENT)
+    with pytest.raises(UserError, match="Use a --store that every node can read") as error:
+        records.close(record.number, "")
+    assert "\n" not in str(error.value)
+    run = tracker_of(records).client.get_run(record.run_id)
+    assert (run.info.status, run.data.tags[tags.STATE]) == ("RUNNING", "running")
+    assert [trial.state for trial in records.trials()] == [TrialState.RUNNING]  # so it is continued
 
 
-def test_a_watcher_that_fails_is_not_told_any_more_and_nothing_else_happens(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_a_watcher_that_fails_is_not_called_again_and_the_search_continues(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[str] = []
 
-    def watch(event: Event) -> None:
-        told.append(event.kind)
+    def watch(event: SearchEvent) -> None:
+        events.append(event.kind)
         raise RuntimeError("the terminal is gone")
 
-    book, _ = logbook(tmp_path, watch)
-    with pytest.warns(UserWarning, match="the search goes on unwatched"):
-        number = train(book, 0.5)
-    assert told == ["started"]
-    assert book.board.rows[number].state == "complete"
+    records = open_records(tmp_path, watch)
+    with caplog.at_level(logging.WARNING, "dmltune"):
+        number = run_trial(records, 0.5)
+    assert "the search goes on without its display: RuntimeError: the terminal is gone" in caplog.text
+    assert events == ["started"]
+    assert records.state.rows[number].state == "complete"
 
 
-def test_a_failed_trial_keeps_its_reason_and_its_traceback(tmp_path: Path) -> None:
-    book, tracker = logbook(tmp_path)
-    row = book.open("reference", EXPERIMENT.space.reference_point, 10)
-    book.progress(row.number, failed("ValueError: no", "Traceback …"))
-    book.close(row.number, "")
-    assert [t.state for t in book.trials()] == [TrialState.FAIL]
-    run = tracker.client.get_run(row.run_id)
-    assert (run.info.status, run.data.tags["dmltune.reason"]) == ("FAILED", "ValueError: no")
-    assert [f.path for f in tracker.client.list_artifacts(row.run_id)] == ["failure.txt"]
+def test_a_failed_trial_has_its_reason_and_its_traceback(tmp_path: Path) -> None:
+    records = open_records(tmp_path)
+    record = records.open("reference", REFERENCE, 10)
+    records.progress(record.number, TrialReport.failed("ValueError: no", "Traceback …"), EXPERIMENT)
+    records.close(record.number, "")
+    assert [trial.state for trial in records.trials()] == [TrialState.FAIL]
+    client = tracker_of(records).client
+    run = client.get_run(record.run_id)
+    assert (run.info.status, run.data.tags[tags.REASON]) == ("FAILED", "ValueError: no")
+    assert [file.path for file in client.list_artifacts(record.run_id)] == ["failure.txt"]
 
 
 def test_an_interrupted_trial_is_continued_in_the_same_run(tmp_path: Path) -> None:
-    book, tracker = logbook(tmp_path)
-    row = book.open("reference", EXPERIMENT.space.reference_point, 10)
-    book.progress(row.number, TrialReport(0, 5, 10, {"map_at_r": 0.2}, 0.2, 0.2, 5))
-    book.interrupt(row.number, "stopped")
-    assert tracker.client.get_run(row.run_id).info.status == "KILLED"
-    again, _ = logbook(tmp_path)
-    assert again.interrupted() == [row.number]
-    resumed = again.resume(row.number)
-    assert resumed.run_id == row.run_id
-    again.progress(row.number, TrialReport(0, 5, 10, {"map_at_r": 0.2}, 0.2, 0.2, 5))  # it comes again
-    assert len(tracker.client.get_metric_history(row.run_id, "map_at_r")) == 1
+    records = open_records(tmp_path)
+    record = records.open("reference", REFERENCE, 10)
+    report = TrialReport(0, 5, 10, MEASURED, 0.2, 0.2, 5)
+    records.progress(record.number, report, EXPERIMENT)
+    records.interrupt(record.number, "stopped")
+    client = tracker_of(records).client
+    assert client.get_run(record.run_id).info.status == "KILLED"
+    resumed = open_records(tmp_path)
+    assert resumed.interrupted() == [record.number]
+    assert resumed.resume(record.number).run_id == record.run_id
+    resumed.progress(record.number, report, EXPERIMENT)  # the report of the checkpoint is repeated
+    assert len(client.get_metric_history(record.run_id, "map_at_r")) == 1
+
+
+def test_what_a_sampler_stores_is_in_the_persistent_study(tmp_path: Path) -> None:
+    records = open_records(tmp_path)
+    stored = Proposal(REFERENCE.values, {"nsga:generation": 3}, {"nsga:population:2": [0, 1]})
+    number = records.open("search", stored, 10).number
+    resumed = open_records(tmp_path)
+    assert resumed.points()[number].system_attrs == {"nsga:generation": 3}
+    assert resumed.study.sampler_state() == {"nsga:population:2": [0, 1]}
+
+
+def test_measures_of_the_untrained_network_are_stored_by_what_they_depend_on(tmp_path: Path) -> None:
+    records = open_records(tmp_path)
+    record = records.open("reference", REFERENCE, 10)
+    records.progress(record.number, TrialReport(0, 0, 10, {**MEASURED, "loss": 1.0}, 0.2, 0.2, 0), EXPERIMENT)
+    measures = open_records(tmp_path).untrained.get(EXPERIMENT)  # a resumed search has them
+    assert measures == {name: MEASURED[name] for name in MEASURES}
+    same = [
+        "loss.neg_margin=0.4",
+        "optimizer.lr=0.5",
+        "references.lambda=1e-4",
+        "max_steps=900",
+        "batch.size=64",
+    ]
+    assert all(network_key(changed(text)) == network_key(EXPERIMENT) for text in same)
+    other = [
+        *("seed=1", "fold=1", "backbone=resnetv2_20", "pooling=gmp", "embedding.dim=32", "data.size=40"),
+        *("data.classes=40", "precision=bf16", "objective.protocol=halves"),
+    ]
+    keys = {network_key(changed(text)) for text in other} | {network_key(EXPERIMENT)}
+    assert len(keys) == 1 + len(other)
+    assert all(records.untrained.get(changed(text)) is None for text in other)
+
+
+def changed(override: str) -> Experiment:
+    return load_experiment("glyphs-ccp", ["require=[]", "reference_point={}", override])
+
+
+Damage = Callable[[Path], object]
+
+
+def sql(statement: str) -> Damage:
+    def run(path: Path) -> None:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            database.execute(statement)
+            database.commit()
+
+    return run
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def as_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+FILES: dict[str, Damage] = {
+    "text": lambda path: path.write_text("SELECT no database\n" * 99),
+    "binary": lambda path: path.write_bytes(b"\xff" * 5000),
+    "truncated": truncate,
+    "folder": as_folder,
+    "fifo": as_fifo,
+}
+STUDIES: dict[str, Damage] = FILES | {
+    "deleted": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "without the study": sql("DELETE FROM studies"),
+    "without trials": sql("DELETE FROM trials"),
+    "without tables": sql("DROP TABLE trial_values"),
+    "newer schema": sql("UPDATE version_info SET library_version = '99.0.0', schema_version = 99"),
+    "newer revision": sql("UPDATE alembic_version SET version_num = 'v99.0.0.a'"),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one finished trial."""
+    folder = tmp_path_factory.mktemp("made")
+    run_trial(open_records(folder), 0.5)
+    return folder
+
+
+def one_line(folder: Path) -> str:
+    with pytest.raises(UserError) as error:
+        open_records(folder)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("damage", STUDIES)
+def test_a_damaged_study_is_one_line_and_nothing_begins_anew(made: Path, tmp_path: Path, damage: str) -> None:
+    folder = shutil.copytree(made, tmp_path / "store")
+    STUDIES[damage](folder / "optuna.db")
+    message = one_line(folder)
+    assert "--name" in message or "--store" in message  # the remedy
+    assert "stud" in message or "optuna.db" in message
+    if damage in ("deleted", "empty"):
+        assert one_line(folder)  # the refusal has not made a study that looks whole
+
+
+@pytest.mark.parametrize("damage", [*FILES, "newer schema"])
+def test_a_damaged_database_of_runs_is_one_line(made: Path, tmp_path: Path, damage: str) -> None:
+    folder = shutil.copytree(made, tmp_path / "store")
+    newer = sql("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+    (FILES | {"newer schema": newer})[damage](folder / "mlflow.db")
+    assert "--store" in one_line(folder)
+
+
+def test_a_search_that_cannot_start_is_one_line_before_ray(tmp_path: Path) -> None:
+    store = Store.at(tmp_path)
+    for options, message in (
+        ({"trials": 0}, "--trials must be at least 1; got 0"),
+        ({"time": 0.0}, "--time must be above 0; got 0 s"),
+        ({"workers": 0}, "--workers must be at least 1; got 0"),
+        ({"concurrent": 0}, "--concurrent must be at least 1; got 0"),
+        ({"name": "../x"}, r"a name must be letters, digits"),
+    ):
+        with pytest.raises(UserError, match=message):
+            search(EXPERIMENT, space_name="glyphs-ccp", store=store, **options)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="nothing to search"):
+        search(load_experiment("glyphs"), space_name="glyphs", store=store)
+    assert not (tmp_path / "searches").exists()

@@ -1,17 +1,22 @@
-"""What the sampler may propose: inside bounds and rules, nothing twice, from all that is known."""
+"""Proposals: inside bounds and rules, no point twice, from all trials; what samplers store survives."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
+from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.experiment.space.search_space import SearchSpace
-from dmltune.search.sampling import Proposer, as_template, distribution, size_of
+from dmltune.search import samplers
+from dmltune.search.sampling import Proposal, Proposer, as_template, distribution, size_of
+from dmltune.search.study import Study
+from dmltune.store import Store
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -27,25 +32,23 @@ def finished(space: SearchSpace, values: dict[str, Any], score: float) -> Frozen
     return create_trial(value=score, params=values, distributions=ranges)
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
-def test_proposals_keep_every_rule_and_never_repeat(sampler: str) -> None:
-    space = load_experiment("glyphs-ccp").space
-    proposer = Proposer(space, sampler, "maximize", trials=12, seed=0)
-    known: list[FrozenTrial] = []
-    for index in range(15):
-        values = proposer.propose(known)
-        assert values is not None
-        assert space.violated(values) is None
-        space.validate_point(values)
-        assert values not in [trial.params for trial in known]
-        known.append(finished(space, values, score=-abs(values["references.lambda"] - 1e-3) + index * 1e-6))
+def proposer(
+    space: SearchSpace, sampler: str | BaseSampler = "tpe", trials: int = 12, seed: int = 0
+) -> Proposer:
+    built = samplers.load(sampler).build(trials, seed) if isinstance(sampler, str) else sampler
+    return Proposer(space, built, "max", seed)
 
 
-def test_the_sampler_learns_from_what_is_known() -> None:
+def proposed(proposer: Proposer, trials: list[FrozenTrial]) -> dict[str, Any] | None:
+    proposal = proposer.propose(trials)
+    return None if proposal is None else dict(proposal.values)
+
+
+def test_the_sampler_learns_from_the_trials() -> None:
     space = space_of({"loss.neg_margin": {"float": [0.0, 1.0]}})
-    known = [finished(space, {"loss.neg_margin": i / 40}, score=-((i / 40 - 0.3) ** 2)) for i in range(40)]
-    proposer = Proposer(space, "tpe", "maximize", trials=40, seed=1)
-    proposals = [proposer.propose(known) for _ in range(20)]
+    trials = [finished(space, {"loss.neg_margin": i / 40}, score=-((i / 40 - 0.3) ** 2)) for i in range(40)]
+    proposing = proposer(space, trials=40, seed=1)
+    proposals = [proposed(proposing, trials) for _ in range(20)]
     near = [abs(values["loss.neg_margin"] - 0.3) < 0.2 for values in proposals if values]
     assert sum(near) >= 15  # at random it would be 8
 
@@ -58,42 +61,94 @@ def test_a_conditional_parameter_is_proposed_only_where_it_applies() -> None:
         },
         "references=batch",
     )
-    proposer = Proposer(space, "tpe", "maximize", trials=20, seed=0)
-    known: list[FrozenTrial] = []
+    proposing = proposer(space, trials=20)
+    trials: list[FrozenTrial] = []
     for _ in range(12):
-        values = proposer.propose(known)
+        values = proposed(proposing, trials)
         if values is None:
             break
         assert ("references.lambda" in values) == (values["references.name"] == "ccp")
-        known.append(finished(space, values, score=0.5))
-    assert {trial.params["references.name"] for trial in known} == {"batch", "ccp"}
+        trials.append(finished(space, values, score=0.5))
+    assert {trial.params["references.name"] for trial in trials} == {"batch", "ccp"}
 
 
 def test_a_finite_space_ends_when_every_point_was_tried() -> None:
     search = {"references.proxies": {"int": [1, 3]}, "references.pool_size": {"choice": [4, 8]}}
     space = space_of(search, "references.proxies=2", "references.pool_size=4")
     assert size_of(space) == 6
-    proposer = Proposer(space, "tpe", "maximize", trials=20, seed=0)
-    known: list[FrozenTrial] = []
-    while (values := proposer.propose(known)) is not None:
-        known.append(finished(space, values, score=0.1))
-    assert len(known) == 6
+    proposing = proposer(space, trials=20)
+    trials: list[FrozenTrial] = []
+    while (values := proposed(proposing, trials)) is not None:
+        trials.append(finished(space, values, score=0.1))
+    assert len(trials) == 6
 
 
-def test_trials_that_run_are_known_to_the_sampler() -> None:
+def test_the_sampler_gets_the_trials_that_run() -> None:
     space = load_experiment("glyphs-ccp").space
-    running = as_template(space, space.reference_point, {"role": "reference"})
+    running = as_template(space, Proposal(space.reference_point), {"role": "reference"})
     assert running.state == TrialState.RUNNING
-    values = Proposer(space, "tpe", "maximize", trials=12, seed=0).propose([running])
-    assert values != dict(space.reference_point)
+    assert proposed(proposer(space), [running]) != dict(space.reference_point)
 
 
-def test_rules_that_leave_no_room_are_an_error_with_a_remedy() -> None:
+def test_rules_that_leave_no_point_are_an_error_with_a_remedy() -> None:
     space = load_experiment("glyphs-ccp").space
     impossible = SearchSpace.build(
         load_experiment("glyphs-ccp").to_dict()
         | {"require": ["references.pool_size >= 16 * references.proxies + 1"], "reference_point": {}}
     )
     assert space.parameters == impossible.parameters
-    with pytest.raises(UserError, match="Widen the bounds or drop a rule"):
-        Proposer(impossible, "random", "maximize", trials=5, seed=0).propose([])
+    with pytest.raises(UserError, match=r"Widen the bounds or drop a rule"):
+        proposer(impossible, "random", trials=5).propose([])
+
+
+def nsga() -> NSGAIISampler:
+    return NSGAIISampler(population_size=4, seed=0)
+
+
+def generations(trials: list[FrozenTrial]) -> list[int]:
+    (key,) = {key for trial in trials for key in trial.system_attrs if "generation" in key}
+    return [trial.system_attrs[key] for trial in trials]
+
+
+def test_generations_of_a_sampler_advance_over_rebuilt_studies_as_in_one_study(tmp_path: Path) -> None:
+    """Every proposal is a new session: new sampler, new Proposer, the study read from the disk."""
+    space = space_of({"loss.neg_margin": {"float": [0.0, 1.0]}, "optimizer.lr": {"float": [1e-4, 1e-1]}})
+    for index in range(14):
+        study = Study(Store.at(tmp_path), "s", "max")
+        proposal = proposer(space, nsga(), seed=index).propose(study.trials(), study.sampler_state())
+        assert proposal is not None
+        number = study.create(as_template(space, proposal, {"role": "search"}))
+        study.store_sampler_state(proposal.study_attributes)
+        study.finish(number, TrialState.COMPLETE, -((proposal.values["loss.neg_margin"] - 0.3) ** 2))
+    study = Study(Store.at(tmp_path), "s", "max")
+    rebuilt = generations(study.trials())
+
+    plain = optuna.create_study(direction="maximize", sampler=nsga())
+    for _ in range(14):
+        trial = plain.ask({p.name: distribution(p) for p in space.parameters})
+        plain.tell(trial, -((trial.params["loss.neg_margin"] - 0.3) ** 2))
+    assert rebuilt == generations(plain.get_trials()) == sorted(rebuilt)
+    assert max(rebuilt) == 3
+    # the populations that the sampler stores in the study, by generation
+    assert study.sampler_state().keys() == plain._storage.get_study_system_attrs(plain._study_id).keys()
+
+
+class Noting(RandomSampler):
+    """Stores how many trials it has seen, in the trial and in the study."""
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        seen = len(study.get_trials(deepcopy=False)) - 1
+        study._storage.set_trial_system_attr(trial._trial_id, "seen", seen)
+        study._storage.set_study_system_attr(study._study_id, "last", seen)
+
+
+def test_a_point_that_is_refused_leaves_no_trace_in_what_the_sampler_stores() -> None:
+    space = space_of({"references.proxies": {"int": [1, 2]}}, "references.proxies=1")
+    proposing, trials = proposer(space, Noting(seed=0)), list[FrozenTrial]()
+    for number in range(2):
+        proposal = proposing.propose(trials)
+        assert proposal is not None
+        assert proposal.values not in [trial.params for trial in trials]
+        assert proposal.study_attributes["last"] == proposal.trial_attributes["seen"] >= number
+        trials.append(finished(space, dict(proposal.values), 0.1))
+    assert proposing.propose(trials) is None

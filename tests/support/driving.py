@@ -20,6 +20,8 @@ import optuna
 import psutil
 from optuna.trial import FrozenTrial
 
+from support.stores import new_store
+
 SMALL = ("data.classes=150", "batch.size=32", "scheduler=none")
 QUICK = (*SMALL, "max_steps=8", "validate_every=4")
 PATIENCE_S = 240.0  # for one thing to happen on a machine that is busy with other tests
@@ -96,6 +98,9 @@ class Place:
 
     folder: Path
     drivers: list[Driver] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        new_store(self.store)
 
     def clean_up(self) -> None:
         """Nothing that a failed test started goes on."""

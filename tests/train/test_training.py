@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from mlflow.entities import Run
 from support.driving import Place, kill
+from support.stores import new_store
 
 import dmltune
 from dmltune import tags
@@ -33,7 +34,7 @@ def steps_of(store: Store, run: Run) -> list[int]:
 
 
 def test_a_training_from_python_leaves_a_run_that_evaluate_finds(tmp_path: Path) -> None:
-    store = Store.at(tmp_path)
+    store = new_store(tmp_path)
     *_, last = dmltune.train(tiny("max_steps=4"), name="first", store=store)
     run = run_of(store, "first")
     assert run.info.status == "FINISHED"
@@ -54,7 +55,7 @@ def test_a_training_from_python_leaves_a_run_that_evaluate_finds(tmp_path: Path)
 
 
 def test_an_interrupted_training_is_killed_in_mlflow_and_continues(tmp_path: Path) -> None:
-    store, experiment = Store.at(tmp_path), tiny("max_steps=8")
+    store, experiment = new_store(tmp_path), tiny("max_steps=8")
     reports = iter(dmltune.train(experiment, name="stopped", store=store))
     assert [next(reports).step for _ in range(3)] == [0, 2, 4]
     assert run_of(store, "stopped").info.status == "RUNNING"
@@ -69,7 +70,7 @@ def test_an_interrupted_training_is_killed_in_mlflow_and_continues(tmp_path: Pat
 
 
 def test_a_training_whose_model_is_gone_is_an_error_and_not_complete(tmp_path: Path) -> None:
-    store = Store.at(tmp_path)
+    store = new_store(tmp_path)
     model = store.search_folder("lost") / "trials" / "0000" / "best" / "model.safetensors"
     with pytest.raises(UserError, match="the worker wrote it to the disk of another machine") as error:
         for report in dmltune.train(tiny("max_steps=4", "optimizer.lr=1e-12"), name="lost", store=store):
@@ -103,7 +104,7 @@ def test_a_killed_training_continues_with_the_same_command(place: Place) -> None
 def test_a_training_does_not_need_the_files_of_the_test_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache, store = tmp_path / "cache", Store.at(tmp_path / "store")
+    cache, store = tmp_path / "cache", new_store(tmp_path / "store")
     monkeypatch.setenv("DMLTUNE_CACHE", str(cache))
     experiment = tiny("max_steps=2", "data.classes=30")
     list(dmltune.train(experiment, name="before", store=store))

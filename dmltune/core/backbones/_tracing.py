@@ -15,10 +15,7 @@ _PLAIN = (bool, int, float, str, torch.Size, torch.dtype, torch.device, type(Non
 
 
 def traced(root: nn.Module, target: str, image: Tensor, training: bool) -> fx.Graph:
-    """Trace down to the module `target`; modules that do not hold it are leaves in inference mode.
-
-    `training` is the mode of the others.
-    """
+    """Trace down to the module `target`; modules that do not hold it are leaves in inference mode."""
     root.eval()
     for path, module in root.named_modules():
         if _holds(path, target):

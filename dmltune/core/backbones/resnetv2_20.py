@@ -15,10 +15,7 @@ UNITS = 3
 
 
 class _PreActivationUnit(nn.Module):
-    """x + conv₂(relu(bn₂(conv₁(a)))) with a = relu(bn₁(x)).
-
-    Where the shape changes, a 1×1 convolution of a replaces x.
-    """
+    """x (or a 1×1 convolution of a) + conv₂(relu(bn₂(conv₁(a)))) with a = relu(bn₁(x))."""
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -37,10 +34,7 @@ class _PreActivationUnit(nn.Module):
 
 
 class Resnetv220(Backbone):
-    """CIFAR type, as `resnet20`: a 32×32 image gives a map of 8×8.
-
-    The map is taken after the last batch norm and relu, which follow the units.
-    """
+    """CIFAR type: a 32×32 image gives a map of 8×8, after the last batch norm and relu."""
 
     channels = 64
     mean = (0.5, 0.5, 0.5)

@@ -18,10 +18,7 @@ from dmltune.core.losses import refuse_references
 
 
 class ProxyLoss(nn.Module, ABC):
-    """A loss of the similarities to `proxies` (C, ..., D), random unit vectors at the start.
-
-    Only their direction counts, and at norm 1 a step turns them alike whatever D is.
-    """
+    """A loss of the similarities to `proxies` (C, ..., D), random unit vectors at the start."""
 
     takes_references: ClassVar[bool] = False
 

@@ -142,26 +142,20 @@ def _library(wanted: str) -> Any:
     return pytorch_metric_learning
 
 
+def _members(module: Any, *bases: Any) -> dict[str, Any]:
+    """Return name → class of the classes derived from the first base, without the bases."""
+    classes = {name: member for name, member in vars(module).items() if isinstance(member, type)}
+    return {name: cls for name, cls in classes.items() if issubclass(cls, bases[0]) and cls not in bases}
+
+
 def _losses(wanted: str) -> dict[str, Any]:
-    """Return name → class of all but base classes and wrappers."""
     module = _library(wanted).losses
-    bases = (module.BaseMetricLossFunction, module.GenericPairLoss)
-    return {
-        name: member
-        for name, member in vars(module).items()
-        if isinstance(member, type) and issubclass(member, bases[0]) and member not in bases
-    }
+    return _members(module, module.BaseMetricLossFunction, module.GenericPairLoss)
 
 
 def _miner(name: str) -> nn.Module:
     module = _library(f"miner {name}").miners
-    miners = {
-        key: member
-        for key, member in vars(module).items()
-        if isinstance(member, type)
-        and issubclass(member, module.BaseMiner)
-        and member is not module.BaseMiner
-    }
+    miners = _members(module, module.BaseMiner)
     miners.pop(_PACKAGED, None)
     if name not in miners:
         hint = nearest(name, miners) or f"; there are {', '.join(sorted(miners))}"

@@ -15,10 +15,7 @@ from dmltune.core.losses._pairs import PairLoss
 
 
 class Triplet(PairLoss):
-    """Mean over the non-zero (d_ap − d_an + m)₊ of all triplets (eq. 2.1.2); 0 when none is.
-
-    A triplet exactly at the hinge is zero and does not count.
-    """
+    """Mean over the triplets with (d_ap − d_an + m)₊ > 0 (eq. 2.1.2); 0 if there is none."""
 
     def __init__(self, margin: Annotated[float, Ge(0)] = 0.0961) -> None:
         super().__init__()

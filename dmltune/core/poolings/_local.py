@@ -8,17 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dmltune.core.geometry import at_least_float32
 from dmltune.errors import UserError
-
-
-def raised(features: Tensor) -> Tensor:
-    """Raise half types to float32."""
-    return features.to(torch.promote_types(features.dtype, torch.float32))
 
 
 def local_features(features_BDHW: Tensor) -> Tensor:
     """Return the features of the positions, (B, N, D); no copy of a channels-last map."""
-    return raised(features_BDHW).flatten(2).mT
+    return at_least_float32(features_BDHW).flatten(2).mT
 
 
 def weighted_sum(weights_BN: Tensor, local_BND: Tensor) -> Tensor:

@@ -11,8 +11,9 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
+from dmltune.core.geometry import at_least_float32
 from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import padding_of, raised, weighted_sum
+from dmltune.core.poolings._local import padding_of, weighted_sum
 
 
 class Cbam(Pooling):
@@ -36,7 +37,7 @@ class Cbam(Pooling):
         nn.init.zeros_(self.spatial.weight)
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
-        features_BDHW = raised(features_BDHW)
+        features_BDHW = at_least_float32(features_BDHW)
         summaries_2BD = torch.stack((features_BDHW.mean((2, 3)), features_BDHW.amax((2, 3))))
         # W₁ is linear: once for the sum of both paths
         channel_BD: Tensor = self.excite(self.squeeze(summaries_2BD).relu().sum(0)).sigmoid()

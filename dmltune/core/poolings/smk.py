@@ -12,8 +12,9 @@ from annotated_types import Ge
 from torch import Tensor
 from torch.nn import functional as F
 
+from dmltune.core.geometry import at_least_float32
 from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import local_features, magnitude, padding_of, raised, weighted_sum
+from dmltune.core.poolings._local import local_features, magnitude, padding_of, weighted_sum
 
 
 class Smk(Pooling):
@@ -30,7 +31,7 @@ class Smk(Pooling):
         self.kernel_size, self.padding = kernel_size, padding_of(kernel_size)
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
-        features_BDHW = raised(features_BDHW)
+        features_BDHW = at_least_float32(features_BDHW)
         local_BND = local_features(features_BDHW)
         norm_BN = torch.linalg.vector_norm(local_BND / magnitude(local_BND, 1, 2), dim=-1)
         total_B1 = norm_BN.sum(1, keepdim=True)

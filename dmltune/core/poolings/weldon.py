@@ -10,8 +10,8 @@ from typing import Annotated
 from annotated_types import Ge, Gt
 from torch import Tensor
 
+from dmltune.core.geometry import at_least_float32
 from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import raised
 from dmltune.errors import UserError
 
 
@@ -33,7 +33,7 @@ class Weldon(Pooling):
         self.k_max, self.k_min = k_max, k_min
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
-        values_BDN = raised(features_BDHW).flatten(2)
+        values_BDN = at_least_float32(features_BDHW).flatten(2)
         count = values_BDN.shape[2]
         pooled_BD = values_BDN.topk(_positions(self.k_max, count), sorted=False).values.mean(2)
         if self.k_min > 0:

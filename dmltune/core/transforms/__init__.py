@@ -24,10 +24,7 @@ class Transform(nn.Module, ABC):
 
     @abstractmethod
     def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (generated_GD, labels_G), normalised and with gradient to the batch; G may be 0.
-
-        raw: pooled points, emb: the same points l2-normalised.
-        """
+        """Return unit points with gradient (G, D) and labels (G,) of pooled (raw) and unit points."""
 
     def update_(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> None:
         """Update the state by the batch; called after `generate` (algorithm 1, lines 5 and 6)."""

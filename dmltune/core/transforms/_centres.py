@@ -46,10 +46,7 @@ class Centres(nn.Module):
 
 
 def other_classes(allowed_C: Tensor, own_B: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw for each sample a uniformly random allowed class, never its own, (B,).
-
-    At least one other class must be allowed for each sample.
-    """
+    """Draw an allowed class for each sample uniformly, never its own; there must be one, (B,)."""
     if not len(own_B):
         return own_B
     classes_K = allowed_C.nonzero().squeeze(1)

@@ -50,11 +50,16 @@ def files(name: str, part: Part, root: Path | None = None, **options: Any) -> tu
     return (loaded.images, loaded.files) if isinstance(loaded, Listing) else (loaded, [])
 
 
-def _loaded(name: str, part: Part, root: Path | None, options: dict[str, Any]) -> ImageSet | Listing:
-    options = {option: value for option, value in options.items() if value is not None}
+def require_name(name: str) -> None:
+    """Raise a UserError with the nearest name when there is no such data set."""
     if name not in names():
         known = nearest(name, names()) or f"; there are {', '.join(names())}."
         raise UserError(f"no data set {readable(name)}{known}")
+
+
+def _loaded(name: str, part: Part, root: Path | None, options: dict[str, Any]) -> ImageSet | Listing:
+    options = {option: value for option, value in options.items() if value is not None}
+    require_name(name)
     if part not in get_args(Part):
         raise UserError(
             f"a data set has the parts 'train' and 'test'; got '{part}'{nearest(part, get_args(Part))}"
