@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
         help="which classes (default: validation; test for a space in which nothing learns)",
     )
     parser.add_flag("--clustering", "also NMI and F1 of k-means with as many clusters as there are classes")
-    parser.add_flag("--clustering", "also NMI and F1 of k-means with as many clusters as classes")
+    parser.add_path(
         "--pairs",
         "also whether two images show the same: LFW's pairs.txt, the folder of IJB-C, or a CSV file"
         " with the columns left,right,same (1 or 0)",

@@ -200,17 +200,17 @@ def add_experiment(parser: Parser, role: str) -> None:
         type=override,
         help="changes to it by dotted key: loss.neg_margin=0.5 loss=contrastive batch='{size: 64}'",
     )
-    parser.add_path("--store", "runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")
+    parser.add_path(
         "--data",
         "your own images in place of SPACE: a folder of class folders, or a CSV or Parquet file;"
         " a space is proposed from their number and size",
     )
-    parser.add_path("--store", "runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")"--write", "with --data: write the proposed space there too", metavar="FILE")
+    parser.add_path("--write", "with --data: write the proposed space there too", metavar="FILE")
     parser.add_number("--seed", "the same as seed=N", bounds=(0, 2**63 - 1))
 
 
 def add_places(parser: Parser) -> None:
-    parser.add_path("--store", "runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")"--data-root", "the folder of the data sets (default: $DMLTUNE_DATA)")
+    parser.add_path("--data-root", "the folder of the data sets (default: $DMLTUNE_DATA)")
     parser.add_argument(
         "--cache",
         choices=("disk", "memory", "none"),
@@ -220,7 +220,7 @@ def add_places(parser: Parser) -> None:
 
 
 def add_store(parser: Parser) -> None:
-    parser.add_path("--store", "runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")"--store", "the folder of runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")
+    parser.add_path("--store", "the folder of runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")
 
 
 def add_cluster(parser: Parser, what: str) -> None:
