@@ -84,7 +84,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if getattr(args, option):
             other = f"tables; the study {args.study} has none, leave it out."
             if args.study not in STUDIES:
-                other = f"studies; for table {readable(args.study)} use {OF_STUDIES[option]}."
+                other = f"studies; for table {args.study} use {OF_STUDIES[option]}."
             raise UserError(f"--{option} is for {other}")
     if args.study not in STUDIES:
         return table(args, out)
