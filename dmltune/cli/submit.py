@@ -42,15 +42,8 @@ def add_arguments(parser: Parser) -> None:
         metavar="http://HOST:8265",
         help="the cluster's dashboard (default: $RAY_API_SERVER_ADDRESS, else this machine's)",
     )
-    parser.add_argument(
-        "--store",
-        type=Path,
-        metavar="FOLDER",
-        help="a folder that the head node can write and that outlives the job",
-    )
-    parser.add_argument(
-        "--data-root", type=Path, metavar="FOLDER", help="where the images lie on the cluster"
-    )
+    parser.add_path("--store", "a folder that the head node can write and that outlives the job")
+    parser.add_path("--data-root", "where the images lie on the cluster")
     add_format(parser)
 
 

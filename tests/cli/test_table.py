@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.checked_documents import checked, configuration, grid, versus
+from support.checked_documents import checked, configuration, grid
 
 from dmltune.cli import main
 from dmltune.store import Store
@@ -21,7 +21,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two checks with figures, one that was stopped before it had any, and a search."""
     store = Store.at(tmp_path_factory.mktemp("runs"))
     tracker = Tracker(store)
-    gain = versus(difference=0.05, low=0.04, high=0.06, p=1e-4, p_holm=1e-4)
+    versus = {"difference": 0.05, "low": 0.04, "high": 0.06, "p": 1e-4, "p_holm": 1e-4}
+    versus |= {"effect_size": 1.0, "wins": 1.0, "fold_sd": 0.0, "seed_sd": 0.0, "class_sd": 0.0}
+    versus |= {"models": 12, "classes": 8}
     birds = checked(
         "birds-check",
         configuration("winner", grid(0.30, SPREAD), ["winner"]),
@@ -36,13 +38,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             grid(0.25, SPREAD),
             ["C2+CCP-L"],
             {"loss": "contrastive", "references": "ccp", "patience": 60, "max_steps": 200},
-            versus_baseline=gain,
+            versus_baseline=versus,
         ),
         space_name="cub",
     )
-    for one in (birds, paper):
-        run_id = open_run(tracker, one.name, "check", one.document.search)
-        tracker.log_json(run_id, "check.json", one.document.to_dict())
+    for check in (birds, paper):
+        run_id = open_run(tracker, check.name, "check", check.document.search)
+        tracker.log_json(run_id, "check.json", check.document.to_dict())
         tracker.close_run(run_id, "complete")
     open_run(tracker, "stopped-check", "check", "stopped")
     open_run(tracker, "birds", "search", "")
