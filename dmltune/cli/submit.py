@@ -53,7 +53,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
     require_dashboard_address(args.address)
     job = load_job(args.job)
-    experiment = load_experiment(job.space, job.overrides)
+    try:
+        experiment = load_experiment(job.space, job.overrides)
+    except UserError as error:
+        raise UserError(f"{args.job}: {error}") from None
     store = store_of(job, args)
     space = space_name(job.space)
     name = job.name or default_name(space)
