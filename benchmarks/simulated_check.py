@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmltune.check.intervals import Floats, Integers
+from dmltune.check.statistics import Floats, Integers
 
 
 @dataclass(frozen=True)

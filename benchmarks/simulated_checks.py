@@ -18,7 +18,8 @@ import numpy as np
 from simulated_check import Truth, draw
 from targets import Targets
 
-from dmltune.check.statistics import best_of_n, compare, mean_interval
+from dmltune.check.comparison import compare
+from dmltune.check.statistics import best_of_n, mean_interval
 
 COMMON = Truth(fold=0.8, seed=0.5)
 SCENES = {

@@ -4,7 +4,7 @@ d_mq is the difference in average precision of query q between the two models th
 the share of class c among the queries:  D_m = Σ_c w_c d_mc,  D = mean of D_m.  A repetition gives another D
 for two reasons:
 
-    models    other folds, other seeds      variance_of_mean(D_m), intervals.py
+    models    other folds, other seeds      variance_of_mean(D_m), statistics.py
     classes   other test classes            covariance of D_m and D_n, folds m ≠ n, over resampled classes
 
 The covariance has only the effect of a class on all models: its effect on a single model is in D_m already.
@@ -15,20 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from dmltune.check.intervals import (
-    Floats,
-    Integers,
-    cluster_variance,
-    half_width,
-    models_of,
-    p_value,
-    variance_of_mean,
-)
+from dmltune.check import statistics
+from dmltune.check.statistics import Floats, Integers, models_of, variance_of_mean
 from dmltune.errors import UserError
 
 DRAWS_AT_ONCE = 2_000_000  # class draws in memory at a time
@@ -48,12 +41,12 @@ class Comparison:
     high: float
     p: float
     effect_size: float
-    wins: float
-    fold_sd: float
-    seed_sd: float
-    class_sd: float
     models: int
-    classes: int
+    classes: int = 0
+    wins: float = math.nan
+    fold_sd: float = math.nan
+    seed_sd: float = math.nan
+    class_sd: float = math.nan
 
 
 def compare(
@@ -89,7 +82,7 @@ def compare(
     ours_M, base_M = ours.mean(axis=1), base.mean(axis=1)
     fold_M = models_of(ours_M, fold_M)[1]
     part = _class_part(sum_MC, count_C, fold_M, draws, seed)
-    return _comparison(ours_M, base_M, fold_M, level, part, len(count_C))
+    return _paired(ours_M, base_M, fold_M, level, part, len(count_C))
 
 
 def compare_scores(
@@ -107,38 +100,21 @@ def compare_scores(
     """
     ours, fold = models_of(ours_M, fold_M)
     if base_fold_M is None:
-        base = models_of(base_M, fold_M)[0]
-        return _comparison(ours, base, fold, level, None, 0)
+        return _paired(ours, models_of(base_M, fold_M)[0], fold, level)
     base, base_fold = models_of(base_M, base_fold_M)
     ours_part, base_part = variance_of_mean(ours, fold), variance_of_mean(base, base_fold)
     variance = ours_part.variance + base_part.variance
     spread = sum(part.variance**2 / part.df for part in (ours_part, base_part) if part.variance > 0)
     df = variance**2 / spread if spread else max(ours_part.df, base_part.df)  # Welch–Satterthwaite
-    difference = float(ours.mean() - base.mean())
-    half, nan = half_width(variance, df, level), math.nan
-    return Comparison(
-        difference=difference,
-        low=difference - half,
-        high=difference + half,
-        p=p_value(difference, variance, df),
-        effect_size=_effect_size(ours, base),
-        wins=nan,
-        fold_sd=nan,
-        seed_sd=nan,
-        class_sd=nan,
-        models=min(len(ours), len(base)),
-        classes=0,
-    )
+    return _comparison(float(ours.mean() - base.mean()), variance, df, level, ours, base)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's p of k tests: max of (k − rank) p over the smaller, at most 1."""
-    order = sorted(range(len(p_values)), key=lambda i: (math.isnan(p_values[i]), p_values[i]))
-    tests = sum(not math.isnan(p) for p in p_values)
-    adjusted, largest = list(p_values), 0.0
-    for rank, i in enumerate(order[:tests]):
-        largest = max(largest, min(1.0, (tests - rank) * p_values[i]))
-        adjusted[i] = largest
+    """Return Holm's p of k tests: max of (k − rank) p over the smaller, at most 1. NaN stays."""
+    p = np.array(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")[: np.count_nonzero(~np.isnan(p))]  # NaN is last
+    p[order] = np.maximum.accumulate(np.arange(len(order), 0, -1) * p[order]).clip(max=1.0)
+    adjusted: list[float] = p.tolist()
     return adjusted
 
 
@@ -152,28 +128,38 @@ class _Part:
     sd: float = math.nan
 
 
-def _comparison(
-    ours_M: Floats, base_M: Floats, fold_M: Integers, level: float, other_classes: _Part | None, classes: int
+def _paired(
+    ours_M: Floats,
+    base_M: Floats,
+    fold_M: Integers,
+    level: float,
+    other_classes: _Part | None = None,
+    classes: int = 0,
 ) -> Comparison:
     gap_M = ours_M - base_M
-    difference = float(gap_M.mean())
     error = variance_of_mean(gap_M, fold_M)
     models = _Part(error.variance, error.df, error.variance**2 / error.df if error.df else math.nan)
     variance, df = _both(models, other_classes)
-    half = half_width(variance, df, level)
-    return Comparison(
-        difference=difference,
-        low=difference - half,
-        high=difference + half,
-        p=p_value(difference, variance, df),
-        effect_size=_effect_size(ours_M, base_M),
+    return replace(
+        _comparison(float(gap_M.mean()), variance, df, level, ours_M, base_M),
+        classes=classes,
         wins=float(((gap_M > 0) + 0.5 * (gap_M == 0)).mean()),
         fold_sd=error.fold_sd,
         seed_sd=error.seed_sd,
         class_sd=other_classes.sd if other_classes else math.nan,
-        models=len(gap_M),
-        classes=classes,
     )
+
+
+def _comparison(
+    difference: float, variance: float, df: float, level: float, ours_M: Floats, base_M: Floats
+) -> Comparison:
+    half = statistics.half_width(variance, df, level)
+    p = statistics.p_value(difference, variance, df)
+    effect_size = math.nan  # Cohen's d: difference / √(mean of both variances)
+    if (models := min(len(ours_M), len(base_M))) > 1:
+        sd = math.sqrt((float(ours_M.var(ddof=1)) + float(base_M.var(ddof=1))) / 2)
+        effect_size = float(ours_M.mean() - base_M.mean()) / sd if sd > 0 else math.nan
+    return Comparison(difference, difference - half, difference + half, p, effect_size, models)
 
 
 def _both(models: _Part, classes: _Part | None) -> tuple[float, float]:
@@ -202,7 +188,7 @@ def _class_part(sum_MC: Floats, count_C: Integers, fold_M: Integers, draws: int,
         return None
     weight_C = count_C / count_C.sum()
     mean_C = sum_MC.mean(axis=0) / count_C
-    _, df = cluster_variance(weight_C, mean_C - float(weight_C @ mean_C))
+    _, df = statistics.cluster_variance(weight_C, mean_C - float(weight_C @ mean_C))
     # the draws scatter around the mean of the C classes: too small by the factor of cluster_variance
     share = float(weight_C @ weight_C)
     correction = share / float(weight_C**2 @ (1 - 2 * weight_C + share))
@@ -228,11 +214,3 @@ def _draw_classes(sum_MC: Floats, count_C: Integers, draws: int, seed: int) -> F
         )
         drawn.append(times_SC @ sum_MC.T / (times_SC @ count_C)[:, None])
     return np.concatenate(drawn)
-
-
-def _effect_size(ours_M: Floats, base_M: Floats) -> float:
-    """Return Cohen's d: difference / √(mean of both variances); NaN without variance."""
-    if min(len(ours_M), len(base_M)) < 2:
-        return math.nan
-    sd = math.sqrt((float(ours_M.var(ddof=1)) + float(base_M.var(ddof=1))) / 2)
-    return float(ours_M.mean() - base_M.mean()) / sd if sd > 0 else math.nan

@@ -7,7 +7,6 @@ models, so their figures depend on one another.
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dmltune.check.document import EnsembleResult
+from dmltune.check.statistics import half_width
 from dmltune.data.images import ImageSet
 from dmltune.train.inference import retrieval
 
@@ -59,26 +59,19 @@ def interval(
     Σ_f s_f²/R_f, with s_f² the variance over r of the mean of the collections that contain model r of fold f;
     degrees of freedom by Satterthwaite. Collections that share no model are a sample of R.
     """
-    from scipy.stats import t
-
+    samples = [list(scores)]
     if len(chosen) > len({collection[0] for collection in chosen}):
-        samples = [_means_by_model(chosen, scores, fold) for fold in range(len(chosen[0]))]
-    else:
-        samples = [list(scores)]
+        samples = []
+        for repeat_K in zip(*chosen, strict=True):  # of each collection in one fold
+            by_model: dict[int, list[float]] = {}
+            for repeat, score in zip(repeat_K, scores, strict=True):
+                by_model.setdefault(repeat, []).append(score)
+            samples.append([statistics.fmean(own) for own in by_model.values()])
     if min(map(len, samples)) < 2:
         return None, None
     parts = [(statistics.variance(sample) / len(sample), len(sample) - 1) for sample in samples]
     mean, variance = statistics.fmean(scores), sum(part for part, _ in parts)
     if variance == 0:
         return mean, mean
-    df = variance**2 / sum(part**2 / df for part, df in parts)
-    half = float(t.ppf((1 + level) / 2, df)) * math.sqrt(variance)
+    half = half_width(variance, variance**2 / sum(part**2 / df for part, df in parts), level)
     return max(0.0, mean - half), min(1.0, mean + half)  # metrics are shares
-
-
-def _means_by_model(chosen: Sequence[tuple[int, ...]], scores: Sequence[float], fold: int) -> list[float]:
-    """Return, for each model of a fold, the mean score of the collections that contain it."""
-    by_model: dict[int, list[float]] = {}
-    for collection, score in zip(chosen, scores, strict=True):
-        by_model.setdefault(collection[fold], []).append(score)
-    return [statistics.fmean(own) for own in by_model.values()]

@@ -6,32 +6,26 @@ M models of a configuration, Q test queries.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
 from torch import Tensor
 
-from dmltune.check.class_details import class_confusions, class_scores, query_labels, summed_histogram
-from dmltune.check.document import (
-    BaselineComparison,
-    CheckDocument,
-    ConfigurationResult,
-    EnsembleResult,
-    MeanResult,
-    SearchScore,
-)
+from dmltune.check import document as documents
+from dmltune.check import measured_models
+from dmltune.check.comparison import compare, holm
+from dmltune.check.document import CheckDocument
 from dmltune.check.ensembles import ensemble
 from dmltune.check.finished_search import FinishedSearch
-from dmltune.check.measured_models import MeasuredModel, read_models
+from dmltune.check.measured_models import MeasuredModel, Models
 from dmltune.check.plan import CheckPlan
+from dmltune.check.statistics import best_of_n, mean_interval
 from dmltune.data.images import ImageSet
 from dmltune.train.measurement import read_measurement
 from dmltune.train.run_series import RunSeries
 
 COUNTS = ("queries_without_match",)  # metrics that are not averaged
-
-Models = Mapping[str, Sequence[MeasuredModel]]  # by configuration
 
 
 def measured(
@@ -43,14 +37,14 @@ def measured(
     log: Callable[[str], None],
 ) -> CheckDocument:
     """Return the document with all that comes from the models."""
-    models = read_models(plan, series)
-    comparisons = _comparisons(models, plan.baseline, query_labels(images)[0], document.level)
+    models = measured_models.read_models(plan, series)
+    comparisons = _comparisons(models, plan.baseline, images, document.level)
     results = []
     for each in plan.configurations:
         own = models[each.key]
         log(f"{each.key}: {len(own)} models measured; now the concatenations of {plan.folds} of them")
         results.append(
-            ConfigurationResult(
+            documents.ConfigurationResult(
                 key=each.key,
                 labels=each.labels,
                 values=dict(each.values),
@@ -59,7 +53,10 @@ def measured(
                 single=_single(own, document.level),
                 ensemble=_ensemble(series, plan, own, images, document.level),
                 versus_baseline=comparisons.get(each.key),
-                geometry=_means([model.geometry for model in own]),
+                geometry={
+                    name: float(np.mean([model.geometry[name] for model in own]))
+                    for name in (own[0].geometry if own else ())
+                },
             )
         )
     trained = {key: own for key, own in models.items() if own}
@@ -71,32 +68,31 @@ def measured(
         test_classes=images.num_classes,
         queries_without_match=int(unmatched[0] or 0) if unmatched else 0,
         search_score=None if search is None else _search_score(search, models),
-        per_class=class_scores(trained, images),
-        confusions={key: class_confusions(own, images) for key, own in trained.items()},
-        distances={key: summed_histogram([m.distances for m in own]) for key, own in trained.items()},
+        per_class=measured_models.class_scores(trained, images),
+        confusions={key: measured_models.class_confusions(own, images) for key, own in trained.items()},
+        distances={
+            key: measured_models.summed_histogram([model.distances for model in own])
+            for key, own in trained.items()
+        },
     )
     return CheckDocument.from_dict(complete.to_dict())  # as a reader of the file gets it: NaN is None
 
 
-def _single(models: Sequence[MeasuredModel], level: float) -> dict[str, MeanResult]:
-    from dmltune.check.statistics import mean_interval
-
+def _single(models: Sequence[MeasuredModel], level: float) -> dict[str, documents.MeanResult]:
     folds = np.array([model.member.fold for model in models])
     results = {}
-    for metric in _averaged(models):
+    for metric in models[0].result.test if models else ():
+        if metric in COUNTS:
+            continue
         interval = mean_interval(np.array([model.result.test[metric] for model in models]), folds, level)
         low, high = np.clip([interval.low, interval.high], 0.0, 1.0).tolist()  # metrics are shares
-        results[metric] = MeanResult(**asdict(interval) | {"low": low, "high": high})
+        results[metric] = documents.MeanResult(**asdict(interval) | {"low": low, "high": high})
     return results
-
-
-def _averaged(models: Sequence[MeasuredModel]) -> list[str]:
-    return [metric for metric in models[0].result.test if metric not in COUNTS] if models else []
 
 
 def _ensemble(
     series: RunSeries, plan: CheckPlan, models: Sequence[MeasuredModel], images: ImageSet, level: float
-) -> dict[str, EnsembleResult]:
+) -> dict[str, documents.EnsembleResult]:
     emb_FR: list[list[Tensor]] = [[] for _ in range(plan.folds)]
     for model in sorted(models, key=lambda model: model.member.seed):
         tensors, _ = read_measurement(series.member_folder(model.member.name), "emb")
@@ -106,11 +102,10 @@ def _ensemble(
 
 
 def _comparisons(
-    models: Models, baseline: str | None, labels_Q: Tensor, level: float
-) -> dict[str, BaselineComparison]:
+    models: Models, baseline: str | None, images: ImageSet, level: float
+) -> dict[str, documents.BaselineComparison]:
     """Compare each with the baseline, paired by fold and seed, with Holm's correction."""
-    from dmltune.check.statistics import compare, holm
-
+    labels_Q, _ = measured_models.query_labels(images)
     base = {model.pair: model for model in models.get(baseline or "", [])}
     comparisons = {}
     for key, own in models.items():
@@ -127,25 +122,22 @@ def _comparisons(
         )
     corrected = holm([comparison.p for comparison in comparisons.values()])  # NaN stays NaN
     return {
-        key: BaselineComparison(p_holm=p, **asdict(comparison))
+        key: documents.BaselineComparison(p_holm=p, **asdict(comparison))
         for (key, comparison), p in zip(comparisons.items(), corrected, strict=True)
     }
 
 
-def _search_score(search: FinishedSearch, models: Models) -> SearchScore | None:
+def _search_score(search: FinishedSearch, models: Models) -> documents.SearchScore | None:
     """Return the winner's score corrected for having been chosen among the complete trials.
 
     The noise is that of seeds, from the validation scores of this check; None where there is one seed.
     """
-    from dmltune.check.statistics import best_of_n
-
-    noise_sd = seed_noise(models.values())
-    if noise_sd is None:
+    if (noise_sd := seed_noise(models.values())) is None:
         return None
     sign = -1 if search.mode == "min" else 1
     scores = np.array([sign * (trial.best or 0.0) for trial in search.complete_trials()])  # best first
     score = best_of_n(scores, noise_sd, 0)
-    return SearchScore(
+    return documents.SearchScore(
         search.metric, sign * score.observed, sign * score.corrected, score.bias, score.noise_sd, score.n
     )
 
@@ -161,9 +153,3 @@ def seed_noise(configurations: Iterable[Sequence[MeasuredModel]]) -> float | Non
             squares += float(np.var(scores)) * len(scores)
             df += len(scores) - 1
     return math.sqrt(squares / df) if df else None
-
-
-def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-    return {
-        name: float(np.mean([each[name] for each in figures])) for name in (figures[0] if figures else {})
-    }

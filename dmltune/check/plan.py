@@ -110,7 +110,7 @@ class CheckPlan:
 
         They are the same for all configurations: models are compared in pairs. None was used in the search,
         and none in another fold: the effect of shared first weights on all folds would narrow the intervals
-        (intervals.py).
+        (statistics.py).
         """
         used = {each.experiment.seed for each in self.configurations}
         unused = (seed for seed in itertools.count(FOLD_SEEDS * (fold + 1)) if seed not in used)

@@ -14,10 +14,9 @@ import pytest
 import torch
 from data import tiny_layouts
 
-from dmltune.check.class_details import summed_histogram
 from dmltune.check.configurations import Configuration
 from dmltune.check.document import CheckDocument, DistanceHistogram, ModelResult
-from dmltune.check.measured_models import MeasuredModel
+from dmltune.check.measured_models import MeasuredModel, summed_histogram
 from dmltune.check.measurements import measured, seed_noise
 from dmltune.check.plan import CheckPlan, PlannedModel
 from dmltune.data.images import ImageSet

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 from simulated_check import Truth, draw
 
-from dmltune.check.intervals import cluster_variance
-from dmltune.check.statistics import best_of_n, compare, compare_scores, holm, mean_interval
+from dmltune.check.comparison import compare, compare_scores, holm
+from dmltune.check.statistics import best_of_n, cluster_variance, mean_interval
 from dmltune.errors import UserError
 
 FOLD_M = np.repeat(np.arange(4), 3)

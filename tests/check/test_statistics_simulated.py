@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from simulated_check import Truth, draw
 
-from dmltune.check.statistics import Comparison, best_of_n, compare, mean_interval
+from dmltune.check.comparison import Comparison, compare
+from dmltune.check.statistics import best_of_n, mean_interval
 
 COMMON = Truth(fold=0.8, seed=0.5)  # what both configurations share makes 69 % of a single model's variance
 ALIKE = {
