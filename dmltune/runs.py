@@ -7,7 +7,8 @@ identified by its tags (tags.NAME, tags.NUMBER), so opening it twice continues i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,3 +122,13 @@ class TrackedRun:
 
     def end(self, state: tags.State, reason: str = "") -> None:
         self.tracker.close_run(self.run_id, state, reason)
+
+
+@contextlib.contextmanager
+def closed_on_error(close: Callable[[str], None]) -> Iterator[None]:
+    """Call `close` with one line about the error when the block raises, also at Ctrl-C."""
+    try:
+        yield
+    except BaseException as error:
+        close(f"{type(error).__name__}: {error}".splitlines()[0])
+        raise

@@ -9,7 +9,7 @@ from dmltune.check.baseline_search import baseline_name, tuned_baseline
 from dmltune.check.configurations import BASELINE, Configuration, changed, key_of_label, of_search
 from dmltune.check.document import CheckDocument
 from dmltune.check.finished_search import FinishedSearch, load_finished_search
-from dmltune.check.request import CheckRequest, PreparedCheck, prepare_check
+from dmltune.check.plan import CheckRequest, PreparedCheck, prepare_check
 from dmltune.check.session import CheckResult, run_check
 from dmltune.errors import UserError
 from dmltune.resources import Locations, Resources
@@ -88,8 +88,8 @@ def prepare(
         configurations=tuple(configurations),
         baseline=key_of_label(configurations, BASELINE),
         space_name=finished.space_name,
-        why=f"check of search {search}",
         study=search,
+        why=f"check of search {search}",
         folds=folds,
         repeats=repeats,
         search=finished,
@@ -98,22 +98,17 @@ def prepare(
     locations = Locations(store, data_root)
     prepared = prepare_check(request, locations)
     if prepared.new:
-        _require_same_data(finished, locations)
+        images = training_images(finished.experiment.reference_experiment(), locations.absolute_root)
+        if images.fingerprint != finished.fingerprint:
+            raise UserError(
+                f"search '{finished.name}' had other data: fingerprint {finished.fingerprint} → "
+                f"{images.fingerprint}. Give the --data-root of the search, or search again."
+            )
     return prepared
 
 
 def name_of(search: str, name: str | None) -> str:
     return validated_name(name or f"{search}-check")
-
-
-def _require_same_data(finished: FinishedSearch, locations: Locations) -> None:
-    """Raise a UserError unless the training images are those of the search."""
-    images = training_images(finished.experiment.reference_experiment(), locations.absolute_root)
-    if images.fingerprint != finished.fingerprint:
-        raise UserError(
-            f"search '{finished.name}' had other data: fingerprint {finished.fingerprint} → "
-            f"{images.fingerprint}. Give the --data-root of the search, or search again."
-        )
 
 
 def _stopped(name: str, finished: FinishedSearch) -> CheckDocument:

@@ -8,36 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from dmltune.check.document import CheckDocument
-from dmltune.check.plan import CheckPlan, stored_digest
-from dmltune.check.request import CheckRequest
+from dmltune.check.parsing import read_stored
+from dmltune.check.plan import CheckPlan, CheckRequest, stored_digest
 from dmltune.core.checkpoint import replace_file
-from dmltune.errors import UserError
 from dmltune.ledger import FILE, Ledger, LedgerEntry, to_lines
-from dmltune.store import Store, require_regular
+from dmltune.store import Store
 from dmltune.tracking import Tracker
 
 DOCUMENT, PAGE = "check.json", "report.html"
 
 
-def read_document(folder: Path) -> CheckDocument | None:
-    """Return the document of the check in this folder; None when it has none."""
-    path = folder / DOCUMENT
-    if not path.exists():
-        return None
-    require_regular(path)
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} is damaged ({type(error).__name__}). "
-            "Remove it: the same command measures the trained models again."
-        ) from None
-    return CheckDocument.from_dict(tree, str(path))
-
-
 def finished_document(folder: Path, plan: CheckPlan) -> CheckDocument | None:
     """Return the document when it has every model of this plan, otherwise None."""
-    document = read_document(folder)
+    path, remedy = folder / DOCUMENT, "Remove it: the same command measures the trained models again."
+    document = read_stored(path, remedy, lambda tree: CheckDocument.from_dict(tree, str(path)))
     if document is None or document.failed or CheckPlan.read(folder) != plan:
         return None
     return document if document.plan == stored_digest(folder) else None
@@ -45,19 +29,18 @@ def finished_document(folder: Path, plan: CheckPlan) -> CheckDocument | None:
 
 def show_again(store: Store, document: CheckDocument, request: CheckRequest) -> CheckDocument:
     """Add an entry to the test ledger and return the document with it. The run's tags stay."""
-    study, ledger = request.study or request.name, Ledger(store)
-    ledger.write(
-        LedgerEntry(
-            kind="shown again",
-            study=study,
-            why=request.why,
-            data=document.data,
-            fingerprint=document.fingerprint,
-            check=document.name,
-            configurations=tuple(result.digest for result in document.configurations),
-        )
+    entry = LedgerEntry(
+        kind="shown again",
+        study=request.study,
+        why=request.why,
+        data=document.data,
+        fingerprint=document.fingerprint,
+        check=document.name,
+        configurations=tuple(result.digest for result in document.configurations),
     )
-    document = replace(document, openings=tuple(ledger.entries(study)))
+    ledger = Ledger(store)
+    ledger.write(entry)
+    document = replace(document, openings=tuple(ledger.entries(request.study)))
     tracker = Tracker(store)
     run = tracker.find(document.name)
     write(document, store.search_folder(document.name), tracker, run.info.run_id if run else None)

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from dmltune.errors import UserError
+from dmltune.store import require_regular
 
 T = TypeVar("T")
+
+
+def read_stored(path: Path, remedy: str, build: Callable[[Any], T]) -> T | None:
+    """Return what `build` makes of the JSON document at `path`; None without a file."""
+    if not path.exists():
+        return None
+    require_regular(path)
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}). {remedy}") from None
+    return build(tree)
 
 
 def parse(kind: type[T], tree: Any, place: str, remedy: str) -> T:

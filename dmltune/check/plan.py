@@ -1,6 +1,6 @@
-"""The plan of a check: what is trained under its name.
+"""What a caller requests of a check, and the plan that follows: what is trained under its name.
 
-It is stored in the check's folder and only grows. A later call that requests less leaves nothing out:
+The plan is stored in the check's folder and only grows. A later call that requests less leaves nothing out:
 whatever was measured on test classes is reported.
 """
 
@@ -9,20 +9,30 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dmltune.check.configurations import Configuration
-from dmltune.check.parsing import parse
+from dmltune import tags
+from dmltune.check.configurations import Configuration, validate_configurations
+from dmltune.check.finished_search import FinishedSearch
+from dmltune.check.parsing import parse, read_stored
 from dmltune.core.checkpoint import replace_file
+from dmltune.data import splits
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.store import require_regular
+from dmltune.ledger import Kind
+from dmltune.resources import Locations
+from dmltune.tracking import Tracker
+from dmltune.train.build import training_images
 
 FILE = "plan.json"
+ROLE: tags.Role = "check"
+REPEATS = 3
 FOLD_SEEDS = 1000  # fold f has the seeds from 1000 (f + 1) on; searches use smaller ones
+FAIR = "fair"
+CHOSEN_ON_TEST = "conventional protocol: the search chose its winner on the test classes"
 
 
 @dataclass(frozen=True)
@@ -47,16 +57,8 @@ class CheckPlan:
     @classmethod
     def read(cls, folder: Path) -> CheckPlan | None:
         """Return the plan of the check in this folder; None when it has none."""
-        path = folder / FILE
-        if not path.exists():
-            return None
-        require_regular(path)
-        remedy = "Restore it from a backup, or choose another --name."
-        try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({type(error).__name__}). {remedy}") from None
-        return parse(cls, tree, str(path), remedy)
+        path, remedy = folder / FILE, "Restore it from a backup, or choose another --name."
+        return read_stored(path, remedy, lambda tree: parse(cls, tree, str(path), remedy))
 
     def write(self, folder: Path) -> None:
         replace_file(folder / FILE, self._text().encode())
@@ -65,29 +67,6 @@ class CheckPlan:
     def digest(self) -> str:
         """Name everything that is to be trained."""
         return text_digest(self._text())
-
-    def extended(self, name: str, others: Iterable[Configuration], folds: int, repeats: int) -> CheckPlan:
-        """Return the larger numbers of folds and repeats, and the configurations of both.
-
-        A key keeps its meaning. A configuration that is here under another key is not trained twice.
-        """
-        by_key = {each.key: each for each in self.configurations}
-        for each in others:
-            own = by_key.get(each.key)
-            if own is not None and own.digest != each.digest:
-                changes = "; ".join(own.experiment.fixed().differences(each.experiment.fixed()))
-                raise UserError(
-                    f"check '{name}' has another {each.key}: {changes}. Choose another --name, or take the "
-                    "change back to continue it."
-                )
-            same = next((known for known in by_key.values() if known.digest == each.digest), each)
-            by_key[same.key] = replace(same, labels=tuple(dict.fromkeys((*same.labels, *each.labels))))
-        return replace(
-            self,
-            folds=max(self.folds, folds),
-            repeats=max(self.repeats, repeats),
-            configurations=tuple(by_key.values()),
-        )
 
     def members(self) -> list[PlannedModel]:
         """Return all models in the order of training.
@@ -120,9 +99,6 @@ class CheckPlan:
         """Return the experiment that identifies the check, the same for every session."""
         return self._model(self.configurations[0], 0, self.seeds(0)[0])
 
-    def key_of(self, digest: str | None) -> str | None:
-        return next((each.key for each in self.configurations if each.digest == digest), None)
-
     def _model(self, configuration: Configuration, fold: int, seed: int) -> Experiment:
         values = {"objective.protocol": self.protocol, "fold": fold, "seed": seed}
         return configuration.experiment.fixed().with_values(values)
@@ -139,6 +115,126 @@ class CheckPlan:
         ]
         tree: Mapping[str, Any] = vars(self) | {"configurations": configurations}
         return json.dumps(tree, indent=1)
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """The configurations to compare with `baseline` (a key), under folds × repeats.
+
+    None for `folds` and `repeats` means all folds and 3 repeats. The test ledger gets `study`, `why` and
+    `kind`.
+    """
+
+    name: str
+    configurations: tuple[Configuration, ...]
+    baseline: str | None
+    space_name: str
+    study: str
+    why: str
+    kind: Kind = "check"
+    folds: int | None = None
+    repeats: int | None = None
+    search: FinishedSearch | None = None  # whose winner is checked
+    baseline_search: str = ""  # the name of the baseline's own search
+
+    @property
+    def warning(self) -> str:
+        conventional = self.search is not None and self.search.protocol == splits.CONVENTIONAL
+        return CHOSEN_ON_TEST if conventional else ""
+
+    def extend(self, previous: CheckPlan | None, protocol: str) -> CheckPlan:
+        """Return the plan of this request, on top of the `previous` one of its name.
+
+        A key keeps its meaning. A configuration that `previous` has under another key is not trained twice.
+        """
+        most = splits.folds(protocol)
+        if self.folds is not None and not 1 <= self.folds <= most:
+            raise UserError(f"--folds must be 1 to {most} under protocol {protocol}; got {self.folds}")
+        if self.repeats is not None and not 1 <= self.repeats < FOLD_SEEDS:
+            raise UserError(f"--repeats must be 1 to {FOLD_SEEDS - 1}; got {self.repeats}")
+        if previous is None:
+            folds, repeats = self.folds or most, self.repeats or REPEATS
+            return CheckPlan(protocol, folds, repeats, self.baseline, self.configurations)
+        by_key, baseline = {each.key: each for each in previous.configurations}, None
+        for each in self.configurations:
+            own = by_key.get(each.key)
+            if own is not None and own.digest != each.digest:
+                changes = "; ".join(own.experiment.fixed().differences(each.experiment.fixed()))
+                raise UserError(
+                    f"check '{self.name}' has another {each.key}: {changes}. Choose another --name, or take "
+                    "the change back to continue it."
+                )
+            same = next((known for known in by_key.values() if known.digest == each.digest), each)
+            by_key[same.key] = replace(same, labels=tuple(dict.fromkeys((*same.labels, *each.labels))))
+            if each.key == self.baseline:
+                baseline = same.key
+        if previous.baseline and baseline and baseline != previous.baseline:
+            raise UserError(
+                f"check '{self.name}' compares with {previous.baseline}, and now it would be {baseline}. "
+                "Choose another --name."
+            )
+        return CheckPlan(
+            previous.protocol,
+            max(previous.folds, self.folds or 1),
+            max(previous.repeats, self.repeats or 1),
+            previous.baseline or baseline,
+            tuple(by_key.values()),
+        )
+
+
+@dataclass(frozen=True)
+class PreparedCheck:
+    """A validated request with its plan; `note` is about the protocol."""
+
+    request: CheckRequest
+    plan: CheckPlan
+    note: str
+    new: bool
+
+    @property
+    def name(self) -> str:
+        return self.request.name
+
+    @property
+    def search(self) -> FinishedSearch:
+        """The search that is checked. The checks of a paper's table have none."""
+        assert self.request.search is not None
+        return self.request.search
+
+
+def prepare_check(request: CheckRequest, locations: Locations) -> PreparedCheck:
+    """Validate the request against what exists under its name. Nothing is written or trained."""
+    validate_configurations(request.configurations, request.baseline)
+    previous = CheckPlan.read(locations.store.search_folder(request.name))
+    if previous is not None:
+        return PreparedCheck(request, request.extend(previous, previous.protocol), "", new=False)
+    run = Tracker(locations.store).find(request.name)
+    if run is not None and (role := run.data.tags.get(tags.ROLE, "run")) != ROLE:
+        raise UserError(f"'{request.name}' is the name of a {role}; choose another --name for the check.")
+    protocol, note = protocol_for(request.configurations[0].experiment, locations.absolute_root)
+    return PreparedCheck(request, request.extend(None, protocol), note, new=True)
+
+
+def protocol_for(experiment: Experiment, data_root: str | None) -> tuple[str, str]:
+    """Return `fair`, or the largest possible protocol with a sentence about the reason."""
+    fair = experiment.fixed().with_values({"objective.protocol": FAIR, "fold": 0})
+    train = training_images(fair, data_root)
+    if only := getattr(train, "protocol", ""):
+        return str(only), f"{train.name} has classes for protocol {only} alone, so that is checked"
+    classes = train.num_classes
+    possible = {
+        name: parts
+        for name, parts in splits.PARTITIONS.items()
+        if 2 * parts <= classes and parts <= splits.PARTITIONS[FAIR]
+    }
+    if not possible:
+        raise UserError(
+            f"a check needs {splits.FEWEST} classes to train on; {train.name} has {classes}. Add classes."
+        )
+    best = max(possible, key=possible.__getitem__)
+    needed = 2 * splits.PARTITIONS[FAIR]
+    note = f"{classes} training classes are too few for protocol fair ({needed}): {best} is used"
+    return best, "" if best == FAIR else note
 
 
 def text_digest(text: str) -> str:

@@ -8,33 +8,25 @@ report.html   the same as a page
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dmltune import tags
-from dmltune.check.artifacts import (
-    DOCUMENT,
-    PAGE,
-    finished_document,
-    log_figures,
-    show_again,
-    write,
-    write_openings,
-)
+from dmltune.check import artifacts
 from dmltune.check.document import CheckDocument
 from dmltune.check.measurements import measured
-from dmltune.check.plan import CheckPlan, PlannedModel
+from dmltune.check.plan import ROLE, CheckPlan, CheckRequest, PreparedCheck
 from dmltune.check.progress import CheckProgress
-from dmltune.check.request import ROLE, CheckRequest, PreparedCheck, prepare_check
 from dmltune.errors import UserError
 from dmltune.ledger import Ledger, LedgerEntry
 from dmltune.provenance import version_tags
 from dmltune.resources import Locations, Resources
-from dmltune.runs import CONTINUES, TrackedRun
+from dmltune.runs import CONTINUES, closed_on_error
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
 from dmltune.train.ray_session import threads_of, usable_cores
@@ -58,7 +50,7 @@ class CheckResult:
 
     @property
     def page(self) -> Path | None:
-        path = self.folder / PAGE
+        path = self.folder / artifacts.PAGE
         return path if path.is_file() else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,31 +58,22 @@ class CheckResult:
         return self.document.to_dict()
 
 
-def check_configurations(
-    request: CheckRequest,
-    resources: Resources,
-    locations: Locations,
-    log: Callable[[str], None] = lambda text: None,
+def run_check(
+    prepared: PreparedCheck, resources: Resources, locations: Locations, log: Callable[[str], None]
 ) -> CheckResult:
     """Train what is missing of configurations × folds × repeats, and compare them.
 
     The same name continues where it was stopped; more repeats, folds or configurations under it only add.
     """
-    return run_check(prepare_check(request, locations), resources, locations, log)
-
-
-def run_check(
-    prepared: PreparedCheck, resources: Resources, locations: Locations, log: Callable[[str], None]
-) -> CheckResult:
-    """Run what `prepare_check` returned."""
     request, plan, name = prepared.request, prepared.plan, prepared.name
     folder = locations.store.search_folder(name)
     if prepared.note:
         log(prepared.note)
     if (request.repeats or plan.repeats) < plan.repeats or (request.folds or plan.folds) < plan.folds:
         log(f"{name} has {plan.folds} folds × {plan.repeats} repeats; all that was measured is shown")
-    if (finished := finished_document(folder, plan)) is not None:
-        return CheckResult(show_again(locations.store, finished, request), folder, nothing_new=True)
+    if (document := artifacts.finished_document(folder, plan)) is not None:
+        document = artifacts.show_again(locations.store, document, request)
+        return CheckResult(document, folder, nothing_new=True)
     for member in plan.members()[: len(plan.configurations)]:  # the first model of each
         fingerprint = validate_experiment(member.experiment, locations, resources.workers)
     with claim_name(locations.store, name, plan.first(), fingerprint):
@@ -108,41 +91,37 @@ class _Session:
     locations: Locations
     log: Callable[[str], None]
 
-    @property
-    def _study(self) -> str:
-        return self.request.study or self.request.name
-
     def run(self, fingerprint: str) -> CheckResult:
         request, plan = self.request, self.plan
         folder, ledger = self.locations.store.search_folder(request.name), Ledger(self.locations.store)
-        seen_before = (folder / DOCUMENT).is_file() or any(
-            entry.check != request.name for entry in ledger.entries(self._study)
+        seen_before = (folder / artifacts.DOCUMENT).is_file() or any(
+            entry.check != request.name for entry in ledger.entries(request.study)
         )  # an earlier session of this check without a document showed no figures
         series = RunSeries(self.locations, request.name, request.space_name, plan.first(), fingerprint, ROLE)
-        series.parent.tag({tags.CHECKED: self._study})
-        try:
+        series.parent.tag({tags.CHECKED: request.study})
+        with closed_on_error(series.close):
             opened = open_test(
                 plan.first(),
                 self.locations,
                 kind=request.kind,
-                study=self._study,
+                study=request.study,
                 why=request.why,
                 check=request.name,
                 configurations=[each.digest for each in plan.configurations],
                 run_ids=[series.parent.run_id],
             )
-            openings = tuple(ledger.entries(self._study))
-            write_openings(openings, folder, series.tracker, series.parent.run_id)
+            document = self._document(opened, tuple(ledger.entries(request.study)), seen_before)
+            artifacts.write_openings(document.openings, folder, series.tracker, series.parent.run_id)
             failed, stopped = self._train(series, opened)
-            document = self._document(opened, openings, seen_before, failed, stopped)
+            document = replace(document, failed=failed, stopped=stopped)
             if not stopped:
-                document = self._measure(document, series, opened)
-                log_figures(document, series.tracker, series.parent.run_id)
-                write(document, folder, series.tracker, series.parent.run_id)
-        except BaseException as error:
-            series.close("interrupted", f"{type(error).__name__}: {error}".splitlines()[0])
-            raise
-        series.close("interrupted" if stopped else "complete", CONTINUES if stopped else "")
+                with contextlib.ExitStack() as at_end:
+                    at_end.callback(torch.set_num_threads, torch.get_num_threads())
+                    torch.set_num_threads(threads_of(usable_cores()))
+                    document = measured(document, plan, series, opened.images, request.search, self.log)
+                artifacts.log_figures(document, series.tracker, series.parent.run_id)
+                artifacts.write(document, folder, series.tracker, series.parent.run_id)
+        series.close(CONTINUES if stopped else "")
         return CheckResult(document, folder)
 
     def _train(self, series: RunSeries, opened: OpenedTest) -> tuple[dict[str, str], bool]:
@@ -162,27 +141,20 @@ class _Session:
                 if report.failure:
                     failed[name] = report.failure
                 elif report.finished:
-                    _store_result(series, left[name], run, report.best_score, report.best_step)
+                    if (score := report.best_score) is None:
+                        raise UserError(
+                            f"{name} was never validated; validate_every must not exceed max_steps"
+                        )
+                    run.tag({tags.CONFIGURATION: left[name].key, tags.FOLD: left[name].fold})
+                    result = {"run_id": run.run_id, "step": report.best_step, "validation": score}
+                    series.store_result(name, result)
                 progress.update(name, report)
         return failed, any(series.result(name) is None and name not in failed for name in left)
 
-    def _measure(self, document: CheckDocument, series: RunSeries, opened: OpenedTest) -> CheckDocument:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(threads_of(usable_cores()))
-        try:
-            return measured(document, self.plan, series, opened.images, self.request.search, self.log)
-        finally:
-            torch.set_num_threads(threads)
-
     def _document(
-        self,
-        opened: OpenedTest,
-        openings: tuple[LedgerEntry, ...],
-        seen_before: bool,
-        failed: dict[str, str],
-        stopped: bool,
+        self, opened: OpenedTest, openings: tuple[LedgerEntry, ...], seen_before: bool
     ) -> CheckDocument:
-        """Return the parts of the document that do not come from the models."""
+        """Return the parts of the document that do not come from the trainings."""
         versions = version_tags()
         return CheckDocument(
             name=self.request.name,
@@ -196,8 +168,6 @@ class _Session:
             commit=versions.pop("git.commit", ""),
             versions={key.removeprefix("version."): value for key, value in versions.items()},
             baseline=self.plan.baseline,
-            stopped=stopped,
-            failed=failed,
             plan=self.plan.digest,
             planned_models=len(self.plan.members()),
             openings=openings,
@@ -205,12 +175,3 @@ class _Session:
             warning=self.request.warning,
             baseline_search=self.request.baseline_search,
         )
-
-
-def _store_result(
-    series: RunSeries, member: PlannedModel, run: TrackedRun, score: float | None, step: int
-) -> None:
-    if score is None:
-        raise UserError(f"{member.name} was never validated; validate_every must not exceed max_steps")
-    run.tag({tags.CONFIGURATION: member.key, tags.FOLD: member.fold})
-    series.store_result(member.name, {"run_id": run.run_id, "step": step, "validation": score})

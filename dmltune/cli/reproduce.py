@@ -22,10 +22,9 @@ from dmltune.errors import UserError, readable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dmltune.reproduce.collage_table import CollageResult
+    from dmltune.reproduce.collage import CollageResult
     from dmltune.reproduce.synthetic_run import SyntheticStudy
-    from dmltune.reproduce.table_runs import TableOutcome
-    from dmltune.reproduce.table_studies import TableSelection
+    from dmltune.reproduce.table_studies import TableOutcome, TableSelection
     from dmltune.store import Store
 
 SUMMARY = "a study of the papers run here, or a table of theirs with ours beside it"
@@ -129,7 +128,7 @@ def table(args: argparse.Namespace, out: Output) -> int:
 
 
 def train(args: argparse.Namespace, selection: TableSelection, store: Store) -> TableOutcome:
-    from dmltune.reproduce.table_runs import run_table
+    from dmltune.reproduce.table_studies import run_table
     from dmltune.resources import Locations, Resources
 
     return run_table(

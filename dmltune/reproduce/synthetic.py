@@ -18,8 +18,7 @@ number of validation samples), D dimensions, M prototypes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +90,9 @@ def train(pooling: str, seed: int, max_steps: int = MAX_STEPS) -> SyntheticResul
     """Train until MAP@R has not improved for 30 epochs. A seed determines the samples."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
-    model = Tokens(_pooling(pooling))
+    model = Tokens(
+        Gap() if pooling == "gap" else Gsp(channels=DIM, prototypes=PROTOTYPES, mu=MU, epsilon=EPSILON)
+    )
     labels_B = torch.arange(CLASSES).repeat_interleave(SAMPLES_PER_CLASS)
     labels_N = torch.arange(CLASSES).repeat_interleave(VALIDATION_PER_CLASS)
     chosen_NN = sample_tokens(labels_N, torch.Generator().manual_seed(10**6 + seed))
@@ -112,20 +113,12 @@ def train(pooling: str, seed: int, max_steps: int = MAX_STEPS) -> SyntheticResul
         if step % EPOCH == 0 or step == max_steps:
             now = _validate(model, pooling, seed, step, chosen_NN, labels_N)
             best, idle = (now, 0) if now.map_at_r > best.map_at_r else (best, idle + 1)
-    return _with_hulls(best, step)
-
-
-def study(seeds: int, max_steps: int = MAX_STEPS) -> Iterator[SyntheticResult]:
-    """Yield the result of every pooling with every seed."""
-    for seed in range(seeds):
-        for pooling in POOLINGS:
-            yield train(pooling, seed, max_steps)
-
-
-def _pooling(name: str) -> Pooling:
-    if name == "gap":
-        return Gap()
-    return Gsp(channels=DIM, prototypes=PROTOTYPES, mu=MU, epsilon=EPSILON)
+    return replace(
+        best,
+        points_in_foreign_hulls=convex_hull_overlap(best.emb_ND, best.labels_N),
+        overlapping_hulls=int(hulls_overlap(best.emb_ND, best.labels_N).triu(1).sum()),
+        steps=step,
+    )
 
 
 @torch.no_grad()
@@ -137,17 +130,4 @@ def _validate(
     map_at_r = retrieval_metrics(emb_ND, labels_N)["map_at_r"]
     return SyntheticResult(
         pooling, seed, map_at_r, 0.0, 0, step, step, model.tokens.clone(), prototypes, emb_ND, labels_N
-    )
-
-
-def _with_hulls(outcome: SyntheticResult, steps: int) -> SyntheticResult:
-    """Return the best validation with its figures of hulls."""
-    overlap_CC = hulls_overlap(outcome.emb_ND, outcome.labels_N)
-    return SyntheticResult(
-        **vars(outcome)
-        | {
-            "points_in_foreign_hulls": convex_hull_overlap(outcome.emb_ND, outcome.labels_N),
-            "overlapping_hulls": int(overlap_CC.triu(1).sum()),
-            "steps": steps,
-        }
     )

@@ -1,4 +1,4 @@
-"""The part of a paper's table that is shown or trained, and the checks that belong to it.
+"""The part of a paper's table that is shown or trained, its checks, and their training.
 
 A baseline and the rows compared with it are one check on one data set, such as `table-3.1-CUB-C2`: all of
 them have one protocol and one set of seeds.
@@ -7,16 +7,18 @@ them have one protocol and one set of seeds.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dmltune.check.configurations import Configuration
 from dmltune.data import catalog
 from dmltune.errors import UserError
 from dmltune.experiment.files import places
 from dmltune.experiment.problems import near_or_list, show
-from dmltune.reproduce.paper_tables import Table, load_table, load_trainings
+from dmltune.reproduce.paper_tables import Table, experiment_of, load_table, load_trainings, values_of
+from dmltune.resources import Locations, Resources
 
 FACTS = "facts"
 
@@ -61,6 +63,16 @@ class TableSelection:
             TableCheck(study_name(self.prefix, data, baseline), data, baseline, tuple(dict.fromkeys(rows)))
             for (data, baseline), rows in groups.items()
         ]
+
+
+@dataclass
+class TableOutcome:
+    """`refused`: study → why it could not begin; `failed`: member → why."""
+
+    done: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False
 
 
 def select_table(
@@ -109,3 +121,77 @@ def _chosen(
             raise UserError(f"no {what} {show(name)} in this table{near_or_list(name, known)}")
         labels.append(label)
     return tuple(label for label in known if label in labels) if requested else tuple(known)
+
+
+def run_table(
+    selection: TableSelection,
+    resources: Resources,
+    locations: Locations,
+    *,
+    overrides: Sequence[str] = (),
+    repeats: int | None = None,
+    folds: int | None = None,
+    log: Callable[[str], None] = lambda text: None,
+) -> TableOutcome:
+    """Train what the selected cells need and is not done yet.
+
+    A study without its data set or weights is refused; the others run.
+    """
+    from dmltune.check.plan import CheckRequest, prepare_check
+    from dmltune.check.session import run_check
+
+    outcome, table = TableOutcome(), selection.source
+    planned = [(study, configurations(selection, study, overrides)) for study in selection.studies()]
+    if not planned:
+        raise UserError(f"nothing of table {selection.name} can be trained here; without --run it says why")
+    absent = {data: missing(selection.table, data, locations.data_root) for data in selection.data}
+    for study, chosen in planned:
+        if reason := absent[study.data]:
+            outcome.refused[study.name] = reason
+            continue
+        log(f"{study.name}: {', '.join(study.rows)} on {table.data[study.data].name}")
+        request = CheckRequest(
+            name=study.name,
+            configurations=tuple(chosen),
+            baseline=key_of(study.baseline),
+            space_name=table.data[study.data].space,
+            study=study.name,
+            why=f"table {selection.name}, {study.data}: {', '.join(study.rows)}",
+            kind="reproduce",
+            repeats=repeats,
+            folds=folds,
+        )
+        try:
+            result = run_check(prepare_check(request, locations), resources, locations, log)
+        except UserError as error:
+            outcome.refused[study.name] = str(error)
+            continue
+        outcome.failed |= result.document.failed
+        if result.stopped:
+            outcome.stopped = True
+            break
+        outcome.done.append(study.name)
+    if outcome.refused and not (outcome.done or outcome.failed or outcome.stopped):
+        reasons = list(dict.fromkeys(outcome.refused.values()))
+        more = f" (and {len(reasons) - 1} other reasons)" if len(reasons) > 1 else ""
+        raise UserError(f"nothing could be trained: {reasons[0]}{more}")
+    return outcome
+
+
+def configurations(
+    selection: TableSelection, study: TableCheck, overrides: Sequence[str] = ()
+) -> list[Configuration]:
+    """Return the rows of a study; `values` are what the row and the user set."""
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key in ("fold", "seed", "objective", "objective.protocol"):
+            raise UserError(f"{key} is set by the check. Leave it out, and use --folds and --repeats.")
+    return [
+        Configuration(
+            key_of(row),
+            (row,),
+            experiment_of(selection.source, row, study.data, list(overrides)),
+            values_of([*selection.source.overrides_of(row, study.data), *overrides]),
+        )
+        for row in study.rows
+    ]

@@ -65,15 +65,16 @@ def overview(
     """Return every measured cell of these checks, with marks."""
     _require_known(metrics, checks)
     titled = _distinguished([cell for check in checks for cell in _cells(check, metrics, ensemble)])
-    columns = dict.fromkeys(cell.column for cell in titled)
-    marked = [
-        cell
-        for column in columns
-        for cell in _marked([cell for cell in titled if cell.column == column], column)
-    ]
-    order = {cell.row: place for place, cell in reversed(list(enumerate(titled)))}
-    places = {column: place for place, column in enumerate(_sorted(columns))}
-    return sorted(marked, key=lambda cell: (order[cell.row], places[cell.column]))
+    rows = list(dict.fromkeys(cell.row for cell in titled))
+    columns = _sorted(dict.fromkeys(cell.column for cell in titled))
+    marked = []
+    for column in columns:
+        cells = [cell for cell in titled if cell.column == column]
+        if column.score == SINGLE:  # no test compares ensembles, which share models
+            places = ranked([(cell.scores, cell.mean) for cell in cells])
+            cells = [replace(cells[place.index], mark=place.mark, p_next=place.p_next) for place in places]
+        marked += cells
+    return sorted(marked, key=lambda cell: (rows.index(cell.row), columns.index(cell.column)))
 
 
 def document(cells: Sequence[OverviewCell]) -> dict[str, Any]:
@@ -163,16 +164,6 @@ def _distinguished(cells: Sequence[OverviewCell]) -> list[OverviewCell]:
     counts = Counter((row, column) for row, column, _ in cells_of_checks)
     shared = {row for (row, _), count in counts.items() if count > 1}
     return [replace(cell, row=f"{cell.row} · {cell.study}") if cell.row in shared else cell for cell in cells]
-
-
-def _marked(cells: Sequence[OverviewCell], column: OverviewColumn) -> list[OverviewCell]:
-    """Return the cells with marks; no test compares ensembles, which share models."""
-    if column.score == ENSEMBLE:
-        return list(cells)
-    return [
-        replace(cells[place.index], mark=place.mark, p_next=place.p_next)
-        for place in ranked([(cell.scores, cell.mean) for cell in cells])
-    ]
 
 
 def _sorted(columns: Mapping[OverviewColumn, None]) -> list[OverviewColumn]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dmltune.check.comparison import compare_scores, holm
+
 LEVEL = 0.95
 FEWEST_PAIRS = 2
 Scores = Mapping[tuple[int, int], float]  # (fold, seed) → score of a model
@@ -27,7 +29,7 @@ class Place:
     p_next: float | None
 
 
-def ranked(candidates: Sequence[tuple[Scores, float]], level: float = LEVEL) -> list[Place]:
+def ranked(candidates: Sequence[tuple[Scores, float]]) -> list[Place]:
     """Return the candidates (scores, mean) from the highest mean on.
 
     Two tests are made, best against second and second against third, with Holm's correction. The second is
@@ -35,30 +37,18 @@ def ranked(candidates: Sequence[tuple[Scores, float]], level: float = LEVEL) -> 
     """
     order = sorted(range(len(candidates)), key=lambda index: -candidates[index][1])
     scores = [candidates[index][0] for index in order[:3]]
-    p = corrected([p_value(left, right) for left, right in itertools.pairwise(scores)])
-    marks = ["", ""]
-    if p and p[0] is not None and p[0] < 1 - level:
-        marks[0] = "best"
-        if len(p) > 1 and p[1] is not None and p[1] < 1 - level:
-            marks[1] = "second"
+    p_values = [p_value(left, right) for left, right in itertools.pairwise(scores)]
+    corrected = holm([math.nan if p is None else p for p in p_values])
+    significant = list(itertools.takewhile(lambda p: p < 1 - LEVEL, corrected))
+    marks = ("best", "second")[: len(significant)]
     return [
-        Place(index, marks[place] if place < 2 else "", p[place] if place < len(p) else None)
-        for place, index in enumerate(order)
+        Place(index, mark or "", None if p is None or math.isnan(p) else p)
+        for index, mark, p in itertools.zip_longest(order, marks, corrected)
     ]
-
-
-def corrected(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return Holm's p-values; None stays."""
-    from dmltune.check.statistics import holm
-
-    adjusted = holm([math.nan if p is None else p for p in p_values])
-    return [None if math.isnan(p) else p for p in adjusted]
 
 
 def p_value(left: Scores, right: Scores) -> float | None:
     """Return the two-sided p of the difference; None when it cannot be measured."""
-    from dmltune.check.statistics import compare_scores
-
     pairs = sorted(set(left) & set(right))
     if len(pairs) >= FEWEST_PAIRS:
         folds = np.array([fold for fold, _ in pairs])

@@ -25,7 +25,15 @@ from dmltune.train.measurement import is_measured
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.worker_pool import WorkerPool, finished_report
 
-RESULT = "result.json"
+TRIALS, RESULT = "trials", "result.json"
+
+
+def stored_result(folder: Path, member: str) -> dict[str, Any] | None:
+    """Return what `RunSeries.store_result` was given in the series of this folder."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        result: dict[str, Any] = json.loads((folder / TRIALS / member / RESULT).read_text(encoding="utf-8"))
+        return result
+    return None
 
 
 class RunSeries:
@@ -59,14 +67,11 @@ class RunSeries:
         return self.locations.store.search_folder(self.name)
 
     def member_folder(self, member: str) -> Path:
-        return self.folder / "trials" / member
+        return self.folder / TRIALS / member
 
     def result(self, member: str) -> dict[str, Any] | None:
         """Return what `store_result` was given; None for a member that is not done."""
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            result: dict[str, Any] = json.loads((self.member_folder(member) / RESULT).read_text())
-            return result
-        return None
+        return stored_result(self.folder, member)
 
     def train(
         self, pool: WorkerPool, members: Mapping[str, Experiment], opening: LedgerEntry | None = None
@@ -105,12 +110,12 @@ class RunSeries:
         if not weights:
             shutil.rmtree(folder / "best", ignore_errors=True)
 
-    def close(self, state: tags.State, reason: str = "") -> None:
-        """End the parent run; members under way are interrupted."""
+    def close(self, interrupted: str = "") -> None:
+        """End the parent run as complete, or as interrupted for this reason, with the members under way."""
         for run in self._open_runs.values():
-            run.interrupt(reason)
+            run.interrupt(interrupted)
         self._open_runs.clear()
-        self.parent.end(state, reason)
+        self.parent.end("interrupted" if interrupted else "complete", interrupted)
 
     def _is_done(self, member: str, opening: LedgerEntry | None) -> bool:
         folder = self.member_folder(member)

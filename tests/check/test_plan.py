@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmltune.check.configurations import Configuration, changed, digest, key_of_label, merged
-from dmltune.check.plan import CheckPlan
-from dmltune.check.request import CheckRequest, protocol_for
+from dmltune.check.plan import CheckPlan, CheckRequest, protocol_for
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 
@@ -29,11 +28,11 @@ def plan(
     *given: Configuration,
     before: CheckPlan | None = None,
     baseline: str | None = None,
-    protocol: str = "fair",
     **size: int,
 ) -> CheckPlan:
     baseline = baseline or key_of_label(given, "baseline")
-    return CheckRequest("birds-check", given, baseline, "glyphs", "a test", **size).extend(before, protocol)
+    request = CheckRequest("birds-check", given, baseline, "glyphs", "birds", "a test", **size)
+    return request.extend(before, "fair")
 
 
 def test_every_configuration_is_trained_for_every_fold_and_seed_under_the_protocol_of_the_check() -> None:
@@ -89,12 +88,10 @@ def test_a_configuration_with_another_key_is_not_trained_twice() -> None:
     assert {m.name for m in after.members()} == {m.name for m in before.members()}
 
 
-def test_another_baseline_or_protocol_under_the_same_name_is_refused() -> None:
+def test_another_baseline_under_the_same_name_is_refused() -> None:
     before = plan(WINNER, BASELINE)
     with pytest.raises(UserError, match="compares with baseline, and now it would be winner"):
         plan(WINNER, BASELINE, before=before, baseline="winner")
-    with pytest.raises(UserError, match="has protocol fair, and now it would be ablation"):
-        plan(WINNER, BASELINE, before=before, protocol="ablation")
 
 
 def test_more_folds_than_the_protocol_has_are_one_line() -> None:

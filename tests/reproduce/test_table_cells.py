@@ -14,8 +14,13 @@ from support.checked_documents import checked, configuration, grid, versus
 from dmltune.errors import UserError
 from dmltune.report.paper_table import paper_table
 from dmltune.reproduce.table_cells import document
-from dmltune.reproduce.table_runs import configurations, run_table
-from dmltune.reproduce.table_studies import TableSelection, key_of, select_table
+from dmltune.reproduce.table_studies import (
+    TableSelection,
+    configurations,
+    key_of,
+    run_table,
+    select_table,
+)
 from dmltune.resources import Locations, Resources
 from dmltune.store import Store
 from dmltune.tables.finished_checks import FinishedCheck
