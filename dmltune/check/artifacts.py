@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def write(document: CheckDocument, folder: Path, tracker: Tracker, run_id: str |
     """Write check.json, report.html and the study's entries of the ledger."""
     from dmltune.report.check_page import write_page
 
-    write_openings(document.openings, folder, tracker, run_id)
+    write_openings(document, folder, tracker, run_id)
     replace_file(folder / DOCUMENT, json.dumps(document.to_dict(), indent=1).encode())
     page = write_page(document, folder)
     if run_id:
@@ -72,10 +71,8 @@ def write(document: CheckDocument, folder: Path, tracker: Tracker, run_id: str |
         tracker.log_file(run_id, page)
 
 
-def write_openings(
-    openings: Iterable[LedgerEntry], folder: Path, tracker: Tracker, run_id: str | None
-) -> None:
+def write_openings(document: CheckDocument, folder: Path, tracker: Tracker, run_id: str | None) -> None:
     """Write the study's entries of the ledger beside the check, and to its run."""
-    replace_file(folder / FILE, to_lines(entry.to_dict() for entry in openings).encode())
+    replace_file(folder / FILE, to_lines(entry.to_dict() for entry in document.openings).encode())
     if run_id:
         tracker.log_file(run_id, folder / FILE)

@@ -15,9 +15,6 @@ from dmltune.experiment.validation import build_space
 from dmltune.resources import Locations, Resources
 from dmltune.search.state import Watch
 
-RATE = "optimizer.lr"
-DECADE = 10.0
-
 
 def baseline_name(search: FinishedSearch) -> str:
     return f"{search.name}-baseline"
@@ -74,7 +71,7 @@ def baseline_space(experiment: Experiment) -> Experiment:
             search[key] = spec
     if not search:
         rate = baseline.optimizer.lr
-        search[RATE] = {"float": [rate / DECADE, rate * DECADE], "log": True}
+        search["optimizer.lr"] = {"float": [rate / 10, rate * 10], "log": True}
     require: list[str] = []
     for rule in experiment.require:
         if _space(tree | {"search": search, "require": [*require, rule]}) is not None:

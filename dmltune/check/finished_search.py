@@ -44,12 +44,9 @@ class FinishedSearch:
     def complete_trials(self) -> list[FinishedTrial]:
         """Return the completed points of the space, best first, without the baseline."""
         sign = -1 if self.mode == "max" else 1
-        scored = [
-            (sign * trial.best, trial.number, trial)
-            for trial in self.trials
-            if trial.role != "baseline" and trial.state == "complete" and trial.best is not None
-        ]
-        return [trial for *_, trial in sorted(scored, key=lambda entry: entry[:2])]
+        points = (trial for trial in self.trials if trial.role != "baseline" and trial.state == "complete")
+        scored = [trial for trial in points if trial.best is not None]
+        return sorted(scored, key=lambda trial: (sign * (trial.best or 0.0), trial.number))
 
     def best(self, top: int) -> list[FinishedTrial]:
         complete = self.complete_trials()

@@ -52,13 +52,9 @@ class CheckProgress:
         else:
             return
         self._last_line = moment
-        self._log(f"{member}: {line}; {self.summary()}")
-
-    def summary(self) -> str:
-        """Return `3 of 24 trained, at most 12m00s left`."""
-        text = f"{self._done} of {self._all} trained"
         seconds = self.seconds_left()
-        return text if seconds is None else f"{text}, at most {clock(seconds)} left"
+        left = "" if seconds is None else f", at most {clock(seconds)} left"
+        self._log(f"{member}: {line}; {self._done} of {self._all} trained{left}")
 
     def seconds_left(self) -> float | None:
         """Extrapolate from the steps of this session; None without a step or without work."""

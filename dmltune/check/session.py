@@ -111,7 +111,7 @@ class _Session:
                 run_ids=[series.parent.run_id],
             )
             document = self._document(opened, tuple(ledger.entries(request.study)), seen_before)
-            artifacts.write_openings(document.openings, folder, series.tracker, series.parent.run_id)
+            artifacts.write_openings(document, folder, series.tracker, series.parent.run_id)
             failed, stopped = self._train(series, opened)
             document = replace(document, failed=failed, stopped=stopped)
             if not stopped:

@@ -185,13 +185,11 @@ def values_of(overrides: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for override in overrides:
         for key, value in parse_overrides([override]).items():
-            flat = (
-                {f"{key}.{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {}
-            )
-            values = {
-                old: item for old, item in values.items() if old != key and not old.startswith(f"{key}.")
-            }
-            values |= flat or {key: value}
+            values = {old: item for old, item in values.items() if not f"{old}.".startswith(f"{key}.")}
+            if isinstance(value, dict) and value:
+                values |= {f"{key}.{inner}": item for inner, item in value.items()}
+            else:
+                values[key] = value
     return values
 
 

@@ -11,15 +11,9 @@ from typing import Any
 
 from dmltune.check.document import ConfigurationResult, Figure
 from dmltune.data import catalog
+from dmltune.reproduce import table_studies
 from dmltune.reproduce.paper_tables import PaperCell, Table, cells, digits, values_of
-from dmltune.reproduce.table_studies import (
-    FACTS,
-    TableCheck,
-    TableSelection,
-    key_of,
-    missing,
-    study_name,
-)
+from dmltune.reproduce.table_studies import TableCheck, TableSelection
 from dmltune.tables.finished_checks import FinishedCheck
 
 
@@ -84,7 +78,10 @@ def document(
 def result_of(check: FinishedCheck | None, row: str) -> ConfigurationResult | None:
     """Return the result of a row; rows with equal configurations share a result."""
     results = check.document.configurations if check else ()
-    return next((result for result in results if result.key == key_of(row) or row in result.labels), None)
+    return next(
+        (result for result in results if result.key == table_studies.key_of(row) or row in result.labels),
+        None,
+    )
 
 
 class _View:
@@ -94,14 +91,19 @@ class _View:
         self, selection: TableSelection, checks: Mapping[str, FinishedCheck], data_root: Path | None
     ) -> None:
         self._selection, self._checks, self._data_root = selection, checks, data_root
-        self.missing = {data: missing(selection.table, data, data_root) for data in selection.data}
+        self.missing = {
+            data: table_studies.missing(selection.table, data, data_root) for data in selection.data
+        }
 
     def cell(self, cell: PaperCell) -> OurCell:
         row, away = self._selection.trained_as(cell.row), self.missing[cell.data]
         if reason := self._selection.source.why_not(row):
             return OurCell(state="cannot", reason=reason)
-        if self._selection.table.protocol == FACTS:
-            return OurCell(state="data missing", reason=away) if away else OurCell(self._categories(cell))
+        if self._selection.table.protocol == table_studies.FACTS:
+            if away:
+                return OurCell(state="data missing", reason=away)
+            name = self._selection.table.data[cell.data].name
+            return OurCell(float(len(catalog.files(name, "train", self._data_root)[0].category_names)))
         check = self._check(cell.data, row)
         result = result_of(check, row)
         if check is None or result is None:
@@ -160,11 +162,7 @@ class _View:
 
     def _check(self, data: str, row: str) -> FinishedCheck | None:
         baseline = self._selection.source.baseline(row)
-        return self._checks.get(study_name(self._selection.prefix, data, baseline))
-
-    def _categories(self, cell: PaperCell) -> float:
-        name = self._selection.table.data[cell.data].name
-        return float(len(catalog.files(name, "train", self._data_root)[0].category_names))
+        return self._checks.get(table_studies.study_name(self._selection.prefix, data, baseline))
 
 
 def _cell_of(cell: PaperCell, check: FinishedCheck, result: ConfigurationResult) -> OurCell:

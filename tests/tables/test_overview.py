@@ -11,8 +11,7 @@ from support.checked_documents import Scores, checked, configuration, grid
 
 from dmltune.errors import UserError
 from dmltune.tables.finished_checks import FinishedCheck
-from dmltune.tables.overview import OverviewCell, document, overview
-from dmltune.tables.ranking import p_value, ranked
+from dmltune.tables.overview import OverviewCell, document, overview, p_value, ranked
 
 
 def noisy(centre: float, seed: int, sd: float = 0.004, repeats: int = 3) -> Scores:
