@@ -1,4 +1,4 @@
-"""Open and lock files, and turn errors of the system into user errors."""
+"""Open and lock files and temporary folders, and turn errors of the system into user errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,3 +96,42 @@ def _acquire(lock: FileLock, task: str, patience: float | None) -> bool:
             raise
         return False
     return True
+
+
+@contextlib.contextmanager
+def workspace(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder in `.NAME.partial` beside `folder`, removed after the block.
+
+    The caller renames it, or parts of it, to keep them. What a killed process left is removed. While another
+    process is in its block, this one is refused.
+    """
+    place = folder.with_name(f".{folder.name}.partial")
+    with contextlib.ExitStack() as stack:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            if place.is_symlink():
+                raise OSError(None, "it is a link")
+            stack.enter_context(locked(place / "lock", f"at work in {place}", patience=0))
+            _clear(place)
+            (place / "new").mkdir()
+        except OSError as error:
+            raise UserError(
+                f"{place} must be a folder that can be made and written ({error.strerror}); choose another"
+                " place or remove what is there."
+            ) from error
+        try:
+            yield place / "new"
+        finally:
+            _clear(place)
+            with contextlib.suppress(OSError):  # another process has entered it
+                (place / "lock").unlink()
+                place.rmdir()
+
+
+def _clear(place: Path) -> None:
+    """Remove all entries but the lock."""
+    for entry in place.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != "lock":
+            entry.unlink()

@@ -17,11 +17,9 @@ from typing import get_args
 from dmltune.data import catalog
 from dmltune.data.archives import LIMITS, Limits, require_room, unpack
 from dmltune.data.catalog._files import Source
-from dmltune.data.files import user_errors
+from dmltune.data.files import user_errors, workspace
 from dmltune.data.images import ImageSet, Part
-from dmltune.data.obtain import Pieces, Progress, by_hand, fetchable, fetched, given, step
-from dmltune.data.sources import RELEASES
-from dmltune.data.workspace import workspace
+from dmltune.data.obtain import RELEASES, Pieces, Progress, by_hand, fetchable, fetched, given, step
 from dmltune.errors import UserError
 
 DEEPEST = 3  # folders around a data set in an archive

@@ -10,8 +10,7 @@ from typing import Literal, get_args
 
 from dmltune.data import catalog
 from dmltune.data.images import Part
-from dmltune.data.obtain import files_of_releases
-from dmltune.data.sources import RELEASES
+from dmltune.data.obtain import RELEASES, files_of_releases
 from dmltune.errors import UserError
 
 State = Literal["found", "made", "missing", "yours"]
