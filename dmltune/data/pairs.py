@@ -143,8 +143,7 @@ def pair_images(pairs: Pairs, listed: Path) -> ImageSet:
     """Return the files as a set of one class; a missing file is a UserError."""
     paths = [str(file.absolute()) for file in pairs.files]
     labels_N = np.zeros(len(paths), dtype=np.int64)
-    listing = SOURCE.listing("test", listed.parent, paths, labels_N, ("",), within=Path("/"), listed=listed)
-    return listing.image_set()
+    return SOURCE.listing("test", listed.parent, listed, paths, labels_N, ("",)).image_set()
 
 
 def scores(pairs: Pairs, emb_FD: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from dmltune.data.catalog._own_rows import SPLITS, ImageRow, class_name
+from dmltune.data.catalog._own_folders import SPLITS, ImageRow, class_name
 from dmltune.data.files import open_regular
 from dmltune.errors import UserError, nearest
 

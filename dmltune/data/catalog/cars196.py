@@ -32,16 +32,8 @@ def load(part: Part, root: Path | None = None) -> Listing:
     if not chosen or max(number for _, number in chosen) > len(names):
         raise SOURCE.broken(f"{listed} lists {len(chosen)} images of the {part} classes, {len(names)} names")
     numbers, _, labels_N = dense(np.array([number for _, number in chosen], dtype=np.int64))
-    return SOURCE.listing(
-        part,
-        folder,
-        [path for path, _ in chosen],
-        labels_N,
-        [names[number - 1] for number in numbers],
-        within=folder,
-        listed=listed,
-        details=[labels_N.tolist()],
-    )
+    paths, class_names = [path for path, _ in chosen], [names[number - 1] for number in numbers]
+    return SOURCE.listing(part, folder, listed, paths, labels_N, class_names, [labels_N.tolist()])
 
 
 def _whole(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:

@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 from dmltune.data.catalog import _own_folders, _own_tables
 from dmltune.data.catalog._files import Listing, Source
-from dmltune.data.catalog._own_rows import ImageRow, deal, half_of
+from dmltune.data.catalog._own_folders import ImageRow, deal, half_of
 from dmltune.data.images import Part
 from dmltune.errors import UserError, readable
 
@@ -76,11 +76,10 @@ def load(part: Part, root: Path | None = None, path: str | Path | None = None) -
     return OwnSource("own", (str(place),), (), places).listing(
         part,
         within,
+        place,
         [row.path for row in chosen],
         labels_N.astype(np.int64),
         classes.tolist(),
-        within=within,
-        listed=place,
         details=[[(row.label, row.category, row.split) for row in chosen]],
         category_N=category_N if categories else None,
         category_names=tuple(categories),
