@@ -145,10 +145,9 @@ def _parts(member: _Member) -> list[str]:
 
 def _write(member: _Member, target: Path) -> None:
     try:
+        (target if member.folder else target.parent).mkdir(parents=True, exist_ok=True)
         if member.folder:
-            target.mkdir(parents=True, exist_ok=True)
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:  # x: never over an existing file
             with member.open() as source:
                 shutil.copyfileobj(source, file, PIECE)

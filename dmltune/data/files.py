@@ -76,14 +76,7 @@ def locked(file: Path, task: str, patience: float | None = None) -> Iterator[boo
     if os.path.lexists(file) and not os.path.isfile(file):
         raise UserError(f"the lock {file} must be a regular file; remove it.")
     lock = FileLock(file, poll_interval=POLL_SECONDS)
-    exclusive = _acquire(lock, task, patience)
-    try:
-        yield exclusive
-    finally:
-        lock.release()
-
-
-def _acquire(lock: FileLock, task: str, patience: float | None) -> bool:
+    exclusive = True
     try:
         lock.acquire(timeout=PATIENCE_SECONDS if patience is None else patience)
     except Timeout as timeout:
@@ -94,8 +87,11 @@ def _acquire(lock: FileLock, task: str, patience: float | None) -> bool:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        return False
-    return True
+        exclusive = False
+    try:
+        yield exclusive
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager

@@ -53,8 +53,7 @@ class Pairs:
         media_M2, place_F = np.unique(both, axis=0, return_inverse=True)
         emb_MD = _means(emb_FD, place_F.ravel(), len(media_M2))
         emb_TD = _means(emb_MD, media_M2[:, 0], int(self.template_F.max()) + 1)
-        lengths_T1: NDArray[np.floating] = np.linalg.norm(emb_TD, axis=1, keepdims=True)
-        unit_TD: NDArray[np.floating] = emb_TD / lengths_T1
+        unit_TD: NDArray[np.floating] = emb_TD / np.linalg.norm(emb_TD, axis=1, keepdims=True)
         return unit_TD
 
 

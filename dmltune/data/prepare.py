@@ -107,9 +107,7 @@ def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Prog
         raise UserError(f"{pieces.names} must have a folder with {lists}, and has none: {by_hand(name)}")
     for inner in {inner for release in RELEASES.get(name, ()) for inner in release.packed}:
         if (folder / inner).is_file():
-            limits = Limits(
-                total=LIMITS.room(pieces.size)
-            )  # an archive inside shares the limit of the outer one
+            limits = Limits(total=LIMITS.room(pieces.size))  # shared with the outer archive
             unpack(folder / inner, (folder / inner).parent, limits, step(progress, f"unpack {inner}"))
             (folder / inner).unlink()
     whole = place / source.folders[0]

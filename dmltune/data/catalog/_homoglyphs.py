@@ -65,9 +65,7 @@ def _difference(faces: Sequence[Mapping[str, bytes]], first: str, second: str) -
     distances = []
     for face in faces:
         if first in face and second in face:
-            a, b = (
-                np.frombuffer(face[character], np.uint8).astype(np.float64) for character in (first, second)
-            )
+            a, b = (np.frombuffer(face[each], np.uint8).astype(np.float64) for each in (first, second))
             distances.append(((a - b) ** 2).sum() / min((a**2).sum(), (b**2).sum()))
     return float(np.median(distances)) if distances else float("inf")
 

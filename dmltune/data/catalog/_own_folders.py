@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from dmltune.data.images import Part
 from dmltune.errors import UserError, printable
 
 MANY = 40  # from this many classes on, a hash alone divides them well enough
-SPLITS = ("train", "test", "query", "gallery")
+# the names of splits, and their halves
+SPLITS: dict[str, Part] = {"train": "train", "test": "test", "query": "test", "gallery": "test"}
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 VALIDATION = {"val", "valid", "validation", "dev"}
 
@@ -32,12 +33,6 @@ class ImageRow:
     category: str = ""
     split: str = ""
     place: str = ""
-
-
-def half_of(row: ImageRow, dealt: Mapping[str, Part]) -> Part:
-    if row.split:
-        return "train" if row.split == "train" else "test"
-    return dealt[row.label]
 
 
 def deal(labels: Iterable[str]) -> dict[str, Part]:
@@ -75,7 +70,7 @@ def rows(base: Path, part: Part) -> list[ImageRow]:
     return [
         row
         for split in splits
-        if (split == "train") == (part == "train")
+        if SPLITS[split] == part
         for name in classes_of[split]
         for row in _rows(base, Path(split, name), split, root)
     ]
