@@ -6,7 +6,7 @@ with channels-last strides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -163,8 +163,7 @@ def chunks(positions: range, length: int) -> Iterable[range]:
 
 def _ahead(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
     """Yield the items; each is prepared in the background while the one before is used."""
-    next_item: Callable[[], T | None] = lambda: next(items, None)  # noqa: E731
-    pending = thread.submit(next_item)
+    pending: Future[T | None] = thread.submit(next, items, None)
     while (item := pending.result()) is not None:
-        pending = thread.submit(next_item)
+        pending = thread.submit(next, items, None)
         yield item

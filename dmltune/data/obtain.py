@@ -133,8 +133,8 @@ def given(name: str, archive: Path, progress: Progress | None) -> Pieces:
                 f" them into one folder. They are at {release.home}."
             )
         if archive.name in names or (archive.is_dir() and not missing):
-            pieces = tuple(Piece(beside / file.name, file) for file in release.files)
-            return Pieces(pieces, tuple(_verified(piece, progress) for piece in pieces))
+            notes = tuple(_verified(beside / file.name, file, progress) for file in release.files)
+            return Pieces(tuple(Piece(beside / file.name, file) for file in release.files), notes)
     if archive.is_dir():
         raise UserError(f"{archive} lacks files of every release of {name}: {by_hand(name)}")
     return Pieces((Piece(archive),), (f"{archive.name} is not a published file: its checksum is not known",))
@@ -159,12 +159,9 @@ def step(progress: Progress | None, what: str) -> Callable[[int, int], None] | N
     return None if progress is None else lambda done, total: progress(what, done, total)
 
 
-def _verified(piece: Piece, progress: Progress | None) -> str:
-    assert piece.file is not None
+def _verified(path: Path, file: File, progress: Progress | None) -> str:
     try:
-        verify_file(
-            piece.path, piece.file.checksum, piece.file.size, step(progress, f"verify {piece.path.name}")
-        )
+        verify_file(path, file.checksum, file.size, step(progress, f"verify {path.name}"))
     except UserError as error:
         raise UserError(f"{error} If it is an archive of your own, rename it.") from error
-    return f"{piece.path.name} " + ("is as published" if piece.file.checksum else "has no published checksum")
+    return f"{path.name} " + ("is as published" if file.checksum else "has no published checksum")

@@ -132,13 +132,11 @@ def _require_multiple(batch_size: int, step: int, rule: str) -> None:
 class TwoCategories:
     """Hard batches (seed 004, appendix A) of two categories, a half each.
 
-    Classes of one category look alike.
-
     Every pair of categories occurs once a round, in a new random order; an epoch of the paper is 5 rounds of
     the 66 pairs of SOP, or 2 of the 253 of In-Shop. A class is in the category of its first image. Category
     −1 is "not known": where such classes exist (VehicleID), half of every batch is from them and half from
     one known category. A category then occurs as often in a round as its images fill half a batch, at least
-    once: Σ_c 2 N_c / B batches.
+    once: Σ_c 2 N_c / B batches. The batches are hard because classes of one category look alike.
 
     The classes of a half are random, each with m distinct images, or (m = 0) with all of its images until the
     half is full; the last class is cut. In a category or class that is too small, no class or image is

@@ -3,6 +3,8 @@
 Beside train is test, or query and gallery. Images at any depth of a class folder are of the class. Hidden
 files and folders, and files without the suffix of an image, are ignored. A link to a place outside of the
 folder is refused. A folder that a class reaches in several ways, by links, is read once.
+
+Tables share the rows, the names of splits, and the half of a class.
 """
 
 from __future__ import annotations
