@@ -49,7 +49,6 @@ class FromPml(nn.Module):
     loss_class: ClassVar[Any]
     takes_references: ClassVar[bool]
     __signature__: ClassVar[inspect.Signature]
-    draws: Tensor
 
     def __init__(self, *, miner: str | None = None, **values: Any) -> None:
         super().__init__()
@@ -65,7 +64,7 @@ class FromPml(nn.Module):
         _register_plain_tensors(self.loss)
         self.random = miner is not None or values.get("triplets_per_anchor", "all") != "all"
         if self.random:
-            self.register_buffer("draws", torch.tensor(0))
+            self.draws = nn.Buffer(torch.tensor(0))
 
     def forward(
         self,
@@ -91,7 +90,7 @@ class FromPml(nn.Module):
         """Draw from a seed in the state: alike on all ranks and after resuming; other draws stay."""
         with torch.random.fork_rng([emb_BD.device] if emb_BD.is_cuda else []):
             torch.manual_seed(int(self.draws))
-            self.draws += 1
+            self.draws.add_(1)
             yield
 
     @contextmanager

@@ -19,8 +19,6 @@ class Margin(PairLoss):
     that of the positive ones.
     """
 
-    beta: Tensor
-
     def __init__(
         self,
         alpha: Annotated[float, Ge(0)] = 0.2,
@@ -30,10 +28,7 @@ class Margin(PairLoss):
         super().__init__()
         self.alpha = alpha
         start = torch.tensor(beta, dtype=torch.float64)  # exact for float64 points too, lowers none
-        if learn_beta:
-            self.beta = nn.Parameter(start)
-        else:
-            self.register_buffer("beta", start)
+        self.beta = nn.Parameter(start) if learn_beta else nn.Buffer(start)
 
     def of_pairs(self, dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
         beyond_BR = dist_BR - self.beta
