@@ -15,8 +15,7 @@ from torch import Tensor
 from dmltune.core.convex import convex_combination as convex_combination
 from dmltune.core.convex import histogram as histogram
 from dmltune.core.geometry import covering_radius, pairwise_distance
-from dmltune.core.transforms._centres import other_classes
-from dmltune.core.transforms.sft import rotate
+from dmltune.core.transforms.sft import other_classes, rotate
 
 _BLOCK = 1 << 22  # numbers held at once
 _DRAWS = 10_000  # draws of ‖Aσ − σ‖ in figure 6

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import operator
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from dmltune.core.backbones._tracing import traced
+from dmltune.core.backbones._tracing import computed, traced
 from dmltune.errors import UserError, nearest
 
 ALL = "all"
@@ -55,17 +56,7 @@ class Cut:
     def rest(self, value: Tensor) -> Tensor:
         known: dict[fx.Node, Any] = {self._enter: value}
         for node in self._nodes:
-            args = fx.map_arg(node.args, known.__getitem__)
-            kwargs = fx.map_arg(node.kwargs, known.__getitem__)
-            if node.op == "call_module":
-                known[node] = self._backbone.get_submodule(str(node.target))(*args, **kwargs)
-            elif node.op == "get_attr":
-                known[node] = _attribute(self._backbone, str(node.target))
-            elif node.op == "call_method":
-                known[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            else:
-                assert callable(node.target)
-                known[node] = node.target(*args, **kwargs)
+            known[node] = computed(node, self._backbone, known)
         result: Tensor = known[self._leave]
         return result
 
@@ -168,7 +159,7 @@ def _cut(backbone: nn.Module, target: str, until: str, image: Tensor) -> Cut:
                     "choose a module on the main path, such as a stage",
                 )
         if str(node.target) in called and node.op in ("call_module", "get_attr"):
-            inside = _attribute(backbone, str(node.target))
+            inside = operator.attrgetter(str(node.target))(backbone)
             if isinstance(inside, Tensor) or inside.state_dict():
                 raise _refused(until, f"'{node.target}' is used on both sides")
     return Cut(backbone, target, after, (cut, leave))
@@ -215,13 +206,6 @@ def _ancestors(node: fx.Node) -> set[fx.Node]:
         reached |= fresh
         waiting += fresh
     return reached
-
-
-def _attribute(root: nn.Module, path: str) -> Any:
-    value: Any = root
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
 
 
 def _refused(until: str, reason: str) -> UserError:

@@ -5,6 +5,7 @@ Values that depend on sizes alone are numbers in the graph: branches and shapes 
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -68,21 +69,11 @@ class _Tracer(fx.Tracer):
         return value if isinstance(value, _PLAIN) else proxy
 
     def _value(self, node: fx.Node) -> Any:
-        args: Any = fx.map_arg(node.args, self.values.__getitem__)
-        kwargs: Any = fx.map_arg(node.kwargs, self.values.__getitem__)
         if node.op == "placeholder":
             return self._image
         if node.op == "output":
-            return args[0]
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        if node.op == "call_function":
-            assert callable(node.target)
-            return node.target(*args, **kwargs)
-        value: Any = self.root
-        for name in str(node.target).split("."):
-            value = getattr(value, name)
-        return value(*args, **kwargs) if node.op == "call_module" else value
+            return fx.map_arg(node.args, self.values.__getitem__)[0]
+        return computed(node, self.root, self.values)
 
 
 class _Traced(fx.Proxy):
@@ -100,6 +91,19 @@ class _Traced(fx.Proxy):
 
     def __bool__(self) -> bool:
         return bool(self.tracer.values[self.node])
+
+
+def computed(node: fx.Node, root: nn.Module, values: dict[fx.Node, Any]) -> Any:
+    """Return the value of a node from those of its inputs."""
+    args: Any = fx.map_arg(node.args, values.__getitem__)
+    kwargs: Any = fx.map_arg(node.kwargs, values.__getitem__)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    if node.op == "call_function":
+        assert callable(node.target)
+        return node.target(*args, **kwargs)
+    value = operator.attrgetter(str(node.target))(root)
+    return value(*args, **kwargs) if node.op == "call_module" else value
 
 
 def _holds(path: str, target: str) -> bool:
