@@ -52,9 +52,8 @@ class _Distance(torch.autograd.Function):
         if ctx.squared:
             weight_BR = grad_BR * (2 * ctx.scale)
         else:
-            weight_BR = torch.where(
-                value_BR > 0, grad_BR / value_BR, 0
-            )  # a subgradient: the norm has none at 0
+            # a subgradient: the norm has no gradient at 0
+            weight_BR = torch.where(value_BR > 0, grad_BR / value_BR, 0)
         spoilt_weight = weight_BR[ctx.spoilt]
         weight_BR[ctx.spoilt] = 0
         grad_x_BD = weight_BR.sum(-1, keepdim=True) * xc_BD - weight_BR @ yc_RD

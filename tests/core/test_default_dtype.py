@@ -29,9 +29,8 @@ from dmltune.core import (
 from dmltune.core.embedder import Embedder
 from dmltune.core.fit import fit
 from dmltune.core.losses import metric_cross_entropy
-from dmltune.core.options import Options
 from dmltune.core.poolings import gsp
-from dmltune.core.run import Schedule
+from dmltune.core.run import Options, Schedule
 from dmltune.core.transforms import sft
 from dmltune.core.zero_shot import ZeroShot, zero_shot_loss
 
@@ -124,7 +123,7 @@ SURFACE: dict[str, Callable[[], Any]] = {
         analysis.distance_histograms(X, LABELS),
         analysis.histogram(X, Y),
         analysis.convex_combination(X, Y),
-        convex.convex_hull_overlap(convex.principal_plane(X), LABELS),
+        convex.convex_hull_overlap(X, LABELS),
     ],
     "confusions": lambda: [
         confusions.per_class(X[:, 0], LABELS),

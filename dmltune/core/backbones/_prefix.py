@@ -62,7 +62,8 @@ class Cut:
 
     def freeze(self) -> None:
         """Freeze everything before the cut."""
-        learning = {id(weight) for name, weight in self._tensors() if self._learns(name)}
+        tensors = self._backbone.state_dict(keep_vars=True)
+        learning = {id(weight) for name, weight in tensors.items() if self._learns(name)}
         for weight in self._backbone.parameters():
             if id(weight) not in learning:
                 weight.requires_grad_(False)
@@ -82,15 +83,12 @@ class Cut:
         """Return a name of the function of images in [0, 1] that the prefix computes, with its weights."""
         standard = [getattr(self._backbone, name, ()) for name in ("mean", "std")]
         content = hashlib.sha256(f"{self._target} {standard} {self._backbone!r}".encode())
-        for name, value in self._tensors():
+        for name, value in self._backbone.state_dict().items():
             if not self._learns(name):
                 plain = value.detach().cpu().contiguous().flatten()
                 content.update(f"{name} {plain.dtype} {tuple(value.shape)}".encode())
                 content.update(plain.view(torch.uint8).numpy().data)
         return content.hexdigest()
-
-    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self._backbone.state_dict(keep_vars=True).items()
 
     def _learns(self, tensor: str) -> bool:
         return any(tensor == path or tensor.startswith(f"{path}.") for path in self._learning)

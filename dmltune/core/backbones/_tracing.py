@@ -45,8 +45,8 @@ class _Tracer(fx.Tracer):
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Traced(node, self)
 
-    def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **rest: Any) -> fx.Node:
-        node = super().create_node(kind, target, args, kwargs, *more, **rest)
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        node = super().create_node(*args, **kwargs)
         self._running = True
         try:
             self.values[node] = self._value(node)
@@ -54,17 +54,8 @@ class _Tracer(fx.Tracer):
             self._running = False
         return node
 
-    def create_proxy(
-        self,
-        kind: str,
-        target: Any,
-        args: Any,
-        kwargs: Any,
-        name: str | None = None,
-        type_expr: Any = None,
-        proxy_factory_fn: Any = None,
-    ) -> Any:
-        proxy = super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
+    def create_proxy(self, *args: Any, **kwargs: Any) -> Any:
+        proxy = super().create_proxy(*args, **kwargs)
         value = self.values[proxy.node]
         return value if isinstance(value, _PLAIN) else proxy
 
