@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dmltune.core.geometry import pairwise_distance
+from dmltune.core.geometry import finite, pairwise_distance
 
 _INSIDE = 1e-9  # a point this near to a hull, as a share of the size of all points, is in it
 
@@ -80,9 +80,7 @@ def hulls_overlap(emb_ND: Tensor, labels_N: Tensor) -> Tensor:
 
 def _groups(emb_ND: Tensor, labels_N: Tensor) -> tuple[Points, list[NDArray[np.int64]]]:
     """Move and scale the points into the unit ball; return them and the places of each class."""
-    if not bool(emb_ND.isfinite().all()):
-        raise ValueError("embeddings must be finite")
-    points_ND = emb_ND.double().cpu().numpy()
+    points_ND = finite(emb_ND).double().cpu().numpy()
     if len(points_ND):
         points_ND = points_ND - points_ND.mean(0)
         size = np.linalg.norm(points_ND, axis=1).max()

@@ -85,9 +85,9 @@ class Embedder(nn.Module):
     def pooled(self, images_B3HW: Tensor, attributes: bool = False) -> tuple[Tensor, Tensor | None]:
         """Return (points before normalisation, pseudo-attributes of eq. 5.2.3 if requested)."""
         features_BDHW = self.map(images_B3HW)
-        return (
-            self.pooling.with_attributes(features_BDHW) if attributes else (self.pooling(features_BDHW), None)
-        )
+        if attributes:
+            return self.pooling.with_attributes(features_BDHW)
+        return self.pooling(features_BDHW), None
 
     def normalised(self, pooled_BD: Tensor) -> Tensor:
         return lip(pooled_BD) if self.normalise == "lip" else l2_normalise(pooled_BD)

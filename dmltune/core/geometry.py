@@ -182,3 +182,10 @@ def _blocks(indices: tuple[Tensor, ...], dim: int) -> list[tuple[Tensor, ...]]:
 def at_least_float32(x: Tensor) -> Tensor:
     """Raise half types to float32; float64 is never lowered."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def finite(emb: Tensor) -> Tensor:
+    """Return the embeddings; a ValueError if one is not finite."""
+    if not bool(emb.isfinite().all()):
+        raise ValueError("embeddings must be finite")
+    return emb

@@ -16,7 +16,6 @@ from dmltune.core import (
     backbones,
     clustering,
     components,
-    confusions,
     convex,
     geometry,
     losses,
@@ -126,8 +125,8 @@ SURFACE: dict[str, Callable[[], Any]] = {
         convex.convex_hull_overlap(X, LABELS),
     ],
     "confusions": lambda: [
-        confusions.per_class(X[:, 0], LABELS),
-        confusions.confusions(LABELS, LABELS.flip(0), 3),
+        retrieval.per_class(X[:, 0], LABELS),
+        retrieval.confusions(LABELS, LABELS.flip(0), 3),
     ],
     "metric": lambda: metric_cross_entropy.distance(SHARES, SHARES.flip(0), 1.0, 1.0, 0.75),
     "embedder": embedded,

@@ -140,7 +140,15 @@ def _cut(backbone: nn.Module, target: str, until: str, image: Tensor) -> Cut:
     nodes = list(graphs[0].nodes)
     enter, leave = nodes[0], nodes[-1].args[0]
     assert isinstance(leave, fx.Node)
-    cut = _input_of(target, until, nodes) if target else leave
+    cut = leave
+    if target:
+        calls = [node for node in nodes if node.op == "call_module" and node.target == target]
+        if len(calls) != 1:
+            raise _refused(until, f"it is called {len(calls)} times")
+        inputs = calls[0].all_input_nodes
+        if len(inputs) != 1 or calls[0].args[:1] != (inputs[0],):
+            raise _refused(until, f"it takes {len(inputs)} values")
+        cut = inputs[0]
     if cut is enter:
         raise _refused(until, "nothing stands before it; leave frozen_until out")
     before, whole = _ancestors(cut), _ancestors(leave)
@@ -151,11 +159,8 @@ def _cut(backbone: nn.Module, target: str, until: str, image: Tensor) -> Cut:
     for node in after:
         for value in node.all_input_nodes:
             if value in before and value is not cut:
-                raise _refused(
-                    until,
-                    f"besides its input '{value.name}' goes on; "
-                    "choose a module on the main path, such as a stage",
-                )
+                remedy = "choose a module on the main path, such as a stage"
+                raise _refused(until, f"besides its input '{value.name}' goes on; {remedy}")
         if str(node.target) in called and node.op in ("call_module", "get_attr"):
             inside = operator.attrgetter(str(node.target))(backbone)
             if isinstance(inside, Tensor) or inside.state_dict():
@@ -184,16 +189,6 @@ def _resolve(backbone: nn.Module, until: str) -> str:
     shown = [path for path in short if path.count(".") <= 1][:12]
     hint = nearest(until, short) or f"; there are {', '.join(shown)} …"
     raise UserError(f"the backbone has no module '{until}' for frozen_until{hint}")
-
-
-def _input_of(target: str, until: str, nodes: list[fx.Node]) -> fx.Node:
-    calls = [node for node in nodes if node.op == "call_module" and node.target == target]
-    if len(calls) != 1:
-        raise _refused(until, f"it is called {len(calls)} times")
-    inputs = calls[0].all_input_nodes
-    if len(inputs) != 1 or calls[0].args[:1] != (inputs[0],):
-        raise _refused(until, f"it takes {len(inputs)} values")
-    return inputs[0]
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node]:

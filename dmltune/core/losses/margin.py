@@ -8,7 +8,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.losses._pairs import PairLoss, mean_of_non_zero
+from dmltune.core.losses._pairs import PairLoss
 
 
 class Margin(PairLoss):
@@ -33,4 +33,5 @@ class Margin(PairLoss):
     def of_pairs(self, dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
         beyond_BR = dist_BR - self.beta
         too_far_BR = torch.where(positive_BR, self.alpha + beyond_BR, 0)
-        return mean_of_non_zero(torch.where(negative_BR, self.alpha - beyond_BR, too_far_BR).relu())
+        violation_BR = torch.where(negative_BR, self.alpha - beyond_BR, too_far_BR).relu()
+        return violation_BR.sum() / torch.count_nonzero(violation_BR).clamp(min=1)
