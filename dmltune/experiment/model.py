@@ -10,38 +10,49 @@ from pydantic import Field, ValidationError
 
 from dmltune.errors import UserError, readable
 from dmltune.experiment import tree as trees
-from dmltune.experiment.preparation import prepared
-from dmltune.experiment.problems import Problem, near_or_list, problem_of, show
-from dmltune.experiment.schema import components, rules
-from dmltune.experiment.schema.sections import (
-    BackboneSettings,
-    BatchSettings,
-    ComponentSettings,
-    Count,
-    DataSettings,
-    EmbeddingSettings,
-    ObjectiveSettings,
-    OptimizerSettings,
-    Section,
-    ZeroShotSettings,
+from dmltune.experiment.files.document import LARGEST_INT, MAX_DEPTH, unreadable
+from dmltune.experiment.problems import (
+    Path,
+    Problem,
+    kind_of,
+    near_or_list,
+    one_line,
+    problem_of,
+    show,
+    unknown,
 )
+from dmltune.experiment.schema import components, rules, sections
+from dmltune.experiment.schema.sections import ComponentSettings, Count
+from dmltune.experiment.space.parameter import Parameter, is_scalar
 from dmltune.experiment.space.search_space import SearchSpace
 
+DEFAULT_NAMES = {
+    "backbone": "resnet20",
+    "pooling": "gap",
+    "references": "batch",
+    "transform": "identity",
+    "optimizer": "adam",
+    "sampler": "tpe",
+    "scheduler": "asha",
+}
+DEFAULT_BETAS = [0.9, 0.999]
+DEFAULT_MOMENTUM = 0.9
 
-class Experiment(Section):
+
+class Experiment(sections.Section):
     """Every value a training run depends on, as `load_experiment` and `from_dict` have validated it."""
 
     about: str = ""
-    data: DataSettings
-    backbone: BackboneSettings = BackboneSettings()
-    embedding: EmbeddingSettings = EmbeddingSettings()
+    data: sections.DataSettings
+    backbone: sections.BackboneSettings = sections.BackboneSettings()
+    embedding: sections.EmbeddingSettings = sections.EmbeddingSettings()
     pooling: ComponentSettings = ComponentSettings(name="gap")
     loss: ComponentSettings
     references: ComponentSettings = ComponentSettings(name="batch")
     transform: ComponentSettings = ComponentSettings(name="identity")
-    zero_shot: ZeroShotSettings = ZeroShotSettings()
-    batch: BatchSettings = BatchSettings()
-    optimizer: OptimizerSettings = OptimizerSettings()
+    zero_shot: sections.ZeroShotSettings = sections.ZeroShotSettings()
+    batch: sections.BatchSettings = sections.BatchSettings()
+    optimizer: sections.OptimizerSettings = sections.OptimizerSettings()
     max_steps: int = Field(default=600, ge=1)
     validate_every: int = Field(default=100, ge=1)
     patience: Count | None = None
@@ -50,7 +61,7 @@ class Experiment(Section):
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
     search: dict[str, dict[str, Any]] = {}
     require: list[str] = []
-    objective: ObjectiveSettings = ObjectiveSettings()
+    objective: sections.ObjectiveSettings = sections.ObjectiveSettings()
     sampler: ComponentSettings = ComponentSettings(name="tpe")
     scheduler: ComponentSettings = ComponentSettings(name="asha")
     trials: Count = 20
@@ -168,7 +179,7 @@ class Experiment(Section):
 
 def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     """Validate sections, components and, by default, the rules between keys; raises Problem."""
-    complete = prepared(tree, Experiment.model_fields)
+    complete = prepared(tree)
     components.complete(complete)
     try:
         experiment = Experiment.model_validate(complete)
@@ -191,3 +202,75 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
 
 def _or_unset(value: Any) -> str:
     return "not set" if value is trees.MISSING else show(value)
+
+
+def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy with long forms, default names and a canonical `search`; refuse unknown keys."""
+    if not isinstance(tree, Mapping):
+        raise Problem(f"an experiment must be a mapping; got {kind_of(tree)}.")
+    _validate_plain(tree)
+    complete: dict[str, Any] = {}
+    trees.lay_over(complete, tree)
+    complete.pop("extends", None)
+    for key in complete:
+        section = key.split(".")[0]
+        if section != key and section in (*trees.SECTIONS, *trees.SEARCH_COMPONENTS):
+            nested = show(trees.nested(tuple(key.split(".")), complete[key]))[1:-1]
+            raise Problem(f"a dotted key is for search and the command line. Write '{nested}'.", (key,))
+        if key not in Experiment.model_fields:
+            raise Problem(unknown(key, [*Experiment.model_fields, "extends"]), (key,))
+    for section, name in DEFAULT_NAMES.items():
+        value = complete.setdefault(section, {"name": name})
+        if isinstance(value, dict):
+            complete[section] = {"name": value.get("name", name), **value}
+    optimizer = complete["optimizer"]
+    if isinstance(optimizer, dict) and optimizer["name"] == "sgd":
+        optimizer.setdefault("momentum", DEFAULT_MOMENTUM)
+    elif isinstance(optimizer, dict) and optimizer["name"] in ("adam", "adamw"):
+        optimizer.setdefault("betas", DEFAULT_BETAS)
+    _prepare_search(complete)
+    if isinstance(complete.get("about"), str):
+        complete["about"] = " ".join(complete["about"].split())
+    return complete
+
+
+def _prepare_search(complete: dict[str, Any]) -> None:
+    for key in ("search", "reference_point", "baseline"):
+        value = complete[key] = {} if complete.get(key) is None else complete[key]
+        if not isinstance(value, dict):
+            raise Problem(f"{key} must be a mapping of 'key: value' lines; got {kind_of(value)}.", (key,))
+    for key in trees.FLAT:
+        for name, value in complete[key].items():
+            if name in trees.SECTIONS and isinstance(value, dict):
+                inner = one_line(next(iter(value), "…"), 60)
+                raise Problem(f"{key} takes dotted keys. Write '{name}.{inner}: …'.", (key, name))
+    search = complete["search"].items()
+    complete["search"] = {name: Parameter.parse(name, spec).to_dict() for name, spec in search}
+    for name, value in complete["reference_point"].items():
+        if not is_scalar(value):
+            rule = f"takes one value a key; got {kind_of(value)} for {one_line(name, 60)}"
+            remedy = "Write dotted keys, such as 'references.lambda: 2.0e-4'."
+            raise Problem(f"reference_point {rule}. {remedy}", ("reference_point", name))
+
+
+def _validate_plain(value: Any, path: Path = ()) -> None:
+    """Refuse what JSON, YAML and the trackers do not take: values may come from a program."""
+    where = one_line(".".join(path), 100)
+    if len(path) > MAX_DEPTH:
+        raise Problem(f"{where} is nested deeper than {MAX_DEPTH} levels. Flatten it.", path)
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str) or unreadable(key):
+                raise Problem(f"a key must be a text of printable characters; got {show(key)}.", path)
+            _validate_plain(item, (*path, key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _validate_plain(item, (*path, str(index)))
+    elif value is not None and not isinstance(value, (bool, int, float, str)):
+        raise Problem(f"{where} must be a plain value; got {show(value)}.", path)
+    elif isinstance(value, float) and not is_scalar(value):
+        raise Problem(f"{where} must be a finite number; got {value!r}.", path)
+    elif isinstance(value, int) and abs(value) > LARGEST_INT:
+        raise Problem(f"{where} must fit 64 bits; got a larger number.", path)
+    elif isinstance(value, str) and (reason := unreadable(value)):
+        raise Problem(f"{where}: {reason}", path)
