@@ -175,9 +175,8 @@ def _info(name: str, file: File) -> SpaceInfo:
         layers = layers_of(documents)
         search = layers.tree.get("search") or {}
         if not isinstance(search, Mapping):
-            raise Problem(
-                f"search must be a mapping of 'key: value' lines; got {kind_of(search)}.", ("search",)
-            )
+            rule = "search must be a mapping of 'key: value' lines"
+            raise Problem(f"{rule}; got {kind_of(search)}.", ("search",))
         parameters = tuple(Parameter.parse(key, specification) for key, specification in search.items())
     except UserError as error:
         return SpaceInfo(printable(name), "", file, error=str(error))

@@ -10,33 +10,12 @@ from pydantic import Field, ValidationError
 
 from dmltune.errors import UserError, readable
 from dmltune.experiment import tree as trees
-from dmltune.experiment.files.document import LARGEST_INT, MAX_DEPTH, unreadable
-from dmltune.experiment.problems import (
-    Path,
-    Problem,
-    kind_of,
-    near_or_list,
-    one_line,
-    problem_of,
-    show,
-    unknown,
-)
+from dmltune.experiment.files.document import validate_plain
+from dmltune.experiment.problems import Problem, kind_of, near_or_list, one_line, problem_of, show, unknown
 from dmltune.experiment.schema import components, rules, sections
 from dmltune.experiment.schema.sections import ComponentSettings, Count
 from dmltune.experiment.space.parameter import Parameter, is_scalar
 from dmltune.experiment.space.search_space import SearchSpace
-
-DEFAULT_NAMES = {
-    "backbone": "resnet20",
-    "pooling": "gap",
-    "references": "batch",
-    "transform": "identity",
-    "optimizer": "adam",
-    "sampler": "tpe",
-    "scheduler": "asha",
-}
-DEFAULT_BETAS = [0.9, 0.999]
-DEFAULT_MOMENTUM = 0.9
 
 
 class Experiment(sections.Section):
@@ -173,7 +152,8 @@ class Experiment(sections.Section):
                 continue
             old, new = mine.get(key, trees.MISSING), theirs.get(key, trees.MISSING)
             if old is trees.MISSING or new is trees.MISSING or old != new or type(old) is not type(new):
-                lines.append(f"{key}: {_or_unset(old)} → {_or_unset(new)}")
+                shown = ("not set" if value is trees.MISSING else show(value) for value in (old, new))
+                lines.append(f"{key}: {' → '.join(shown)}")
         return lines
 
 
@@ -188,8 +168,7 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     if between_keys:
         rules.validate_values(trees.flatten(experiment.to_dict()))
         for section in components.VALIDATED_TOGETHER:
-            reason = components.refused(section, complete[section], experiment.embedding.dim)
-            if reason:
+            if reason := components.refused(section, complete[section], experiment.embedding.dim):
                 raise Problem(reason, *((section, key) for key in complete[section]))
     if experiment.searchable:
         reference = SearchSpace.build(experiment.to_dict()).reference_point
@@ -200,15 +179,11 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     return experiment
 
 
-def _or_unset(value: Any) -> str:
-    return "not set" if value is trees.MISSING else show(value)
-
-
 def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy with long forms, default names and a canonical `search`; refuse unknown keys."""
     if not isinstance(tree, Mapping):
         raise Problem(f"an experiment must be a mapping; got {kind_of(tree)}.")
-    _validate_plain(tree)
+    validate_plain(tree)
     complete: dict[str, Any] = {}
     trees.lay_over(complete, tree)
     complete.pop("extends", None)
@@ -219,15 +194,16 @@ def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
             raise Problem(f"a dotted key is for search and the command line. Write '{nested}'.", (key,))
         if key not in Experiment.model_fields:
             raise Problem(unknown(key, [*Experiment.model_fields, "extends"]), (key,))
-    for section, name in DEFAULT_NAMES.items():
-        value = complete.setdefault(section, {"name": name})
+    for section in trees.NAMED:
+        name = getattr(Experiment.model_fields[section].default, "name", None)
+        value = complete.setdefault(section, {}) if name else None
         if isinstance(value, dict):
-            complete[section] = {"name": value.get("name", name), **value}
+            complete[section] = {"name": name, **value}
     optimizer = complete["optimizer"]
     if isinstance(optimizer, dict) and optimizer["name"] == "sgd":
-        optimizer.setdefault("momentum", DEFAULT_MOMENTUM)
+        optimizer.setdefault("momentum", 0.9)
     elif isinstance(optimizer, dict) and optimizer["name"] in ("adam", "adamw"):
-        optimizer.setdefault("betas", DEFAULT_BETAS)
+        optimizer.setdefault("betas", [0.9, 0.999])
     _prepare_search(complete)
     if isinstance(complete.get("about"), str):
         complete["about"] = " ".join(complete["about"].split())
@@ -251,26 +227,3 @@ def _prepare_search(complete: dict[str, Any]) -> None:
             rule = f"takes one value a key; got {kind_of(value)} for {one_line(name, 60)}"
             remedy = "Write dotted keys, such as 'references.lambda: 2.0e-4'."
             raise Problem(f"reference_point {rule}. {remedy}", ("reference_point", name))
-
-
-def _validate_plain(value: Any, path: Path = ()) -> None:
-    """Refuse what JSON, YAML and the trackers do not take: values may come from a program."""
-    where = one_line(".".join(path), 100)
-    if len(path) > MAX_DEPTH:
-        raise Problem(f"{where} is nested deeper than {MAX_DEPTH} levels. Flatten it.", path)
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if not isinstance(key, str) or unreadable(key):
-                raise Problem(f"a key must be a text of printable characters; got {show(key)}.", path)
-            _validate_plain(item, (*path, key))
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            _validate_plain(item, (*path, str(index)))
-    elif value is not None and not isinstance(value, (bool, int, float, str)):
-        raise Problem(f"{where} must be a plain value; got {show(value)}.", path)
-    elif isinstance(value, float) and not is_scalar(value):
-        raise Problem(f"{where} must be a finite number; got {value!r}.", path)
-    elif isinstance(value, int) and abs(value) > LARGEST_INT:
-        raise Problem(f"{where} must fit 64 bits; got a larger number.", path)
-    elif isinstance(value, str) and (reason := unreadable(value)):
-        raise Problem(f"{where}: {reason}", path)

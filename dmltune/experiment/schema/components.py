@@ -115,10 +115,8 @@ def refused(section: str, values: Mapping[str, Any], dim: int | None) -> str | N
         return f"{section} '{name}' cannot be built with {show(chosen)}: {reason}. Use smaller numbers."
     elements = sum(tensor.numel() for tensor in (*component.parameters(), *component.buffers()))
     if elements > _MAX_ELEMENTS:
-        return (
-            f"{section} '{name}' needs {4 * elements / 2**30:,.0f} GiB for two classes in two dimensions; "
-            f"got {show(chosen)}. Use smaller numbers."
-        )
+        rule = f"needs {4 * elements / 2**30:,.0f} GiB for two classes in two dimensions"
+        return f"{section} '{name}' {rule}; got {show(chosen)}. Use smaller numbers."
     return None
 
 

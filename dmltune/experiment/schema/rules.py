@@ -32,9 +32,8 @@ def _batch(values: Values) -> Broken:
 
 
 def _steps(values: Values) -> Broken:
-    steps, every, warmup = (
-        values[key] for key in ("max_steps", "validate_every", "optimizer.warmup_new_layers")
-    )
+    steps, every = values["max_steps"], values["validate_every"]
+    warmup = values["optimizer.warmup_new_layers"]
     if every > steps:
         rule = f"validate_every must not exceed max_steps; got {every} and {steps}"
         yield f"{rule}. Use validate_every {steps}.", "validate_every", "max_steps"

@@ -40,9 +40,6 @@ def _absolute(path: str) -> str:
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
-CountOrNone = Annotated[
-    int, BeforeValidator(lambda value: 0 if value in (None, "none") else value), Field(ge=0)
-]
 Name = Annotated[str, Field(min_length=1)]
 FilePath = Annotated[Name, AfterValidator(_path)]
 

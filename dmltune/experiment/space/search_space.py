@@ -140,9 +140,8 @@ class SearchSpace:
         """Return the reference point: `given` and, if `whole`, the experiment's own values for the rest."""
         for name in given:
             if name not in self.names:
-                message = (
-                    f"'{one_line(name)}' is not searched{near_or_list(name, self.names, 'searched are')}"
-                )
+                near = near_or_list(name, self.names, "searched are")
+                message = f"'{one_line(name)}' is not searched{near}"
                 raise Problem(f"reference_point: {message}", ("reference_point", name))
         values: dict[str, Any] = {}
         inapplicable = dict.fromkeys(given)
@@ -166,13 +165,10 @@ class SearchSpace:
 
 def lacking(parameter: Parameter) -> Problem:
     """The Problem of a key without a value in trial 0."""
-    example = parameter.choices[0] if parameter.kind == "choice" else parameter.low
-    return Problem(
-        f"reference_point lacks {parameter.name}: trial 0 needs a value for every searched key. "
-        f"Add '{parameter.name}: {show(example)}'.",
-        ("reference_point",),
-        ("search", parameter.name),
-    )
+    name, example = parameter.name, parameter.choices[0] if parameter.choices else parameter.low
+    rule = f"reference_point lacks {name}: trial 0 needs a value for every searched key"
+    paths = ("reference_point",), ("search", name)
+    return Problem(f"{rule}. Add '{name}: {show(example)}'.", *paths)
 
 
 def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
@@ -194,15 +190,13 @@ def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
 
 def _own_value(parameter: Parameter, value: Any) -> Any:
     """The experiment's own value, which the reference point uses when it gives none."""
+    name = parameter.name
     try:
         return parameter.accept(value, "")
     except Problem:
-        raise Problem(
-            f"search.{parameter.name}: trial 0 would take the experiment's own {show(value)}, "
-            f"which the bounds leave out. Widen them, or add {parameter.name} to reference_point.",
-            ("search", parameter.name),
-            tuple(parameter.name.split(".")),
-        ) from None
+        rule = f"trial 0 would take the experiment's own {show(value)}, which the bounds leave out"
+        message = f"search.{name}: {rule}. Widen them, or add {name} to reference_point."
+        raise Problem(message, ("search", name), tuple(name.split("."))) from None
 
 
 def _compiled(texts: list[str], known: set[str]) -> tuple[Expression, ...]:
