@@ -29,6 +29,7 @@ signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=14
 TESTS = Path(__file__).parent
 WITH_RAY = (  # two of these at a time are twice as slow on two cores
     *("search/test_kills.py", "search/test_whole_search.py", "check/test_check.py"),
+    *("test_extending.py", "test_old_store.py", "train/test_worker_pool.py"),
     *("reproduce/test_table_runs.py", "reproduce/test_collage.py", "cli/test_submit.py"),
 )
 

@@ -77,6 +77,6 @@ def test_every_path_that_a_document_names_exists(document: Path) -> None:
     text = document.read_text()
     paths = set(re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", text)) | set(re.findall(r"\]\(([^)#:]+)\)", text))
     for path in sorted(paths):
-        is_path = "/" in path and path.split("/")[0] in TOP or re.fullmatch(r"\w+\.py", path)
+        is_path = ("/" in path and path.split("/")[0] in TOP) or re.fullmatch(r"\w+\.py", path)
         if is_path and path not in MADE_BY_A_READER and "NAME" not in path:
             assert (ROOT / path).exists() or (PACKAGE / path).exists(), f"{document.name} names {path}"

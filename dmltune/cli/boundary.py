@@ -97,6 +97,9 @@ def library_message(error: Exception) -> str | None:
         return f"a file must be readable or writable; got {name} ({error.strerror}). Check its path and mode."
     if isinstance(error, RuntimeError) and "home directory" in str(error):
         return "a path that begins with ~ must name a user of this machine. Write the whole path."
+    if isinstance(error, ImportError) and "DB access module" in str(error):
+        driver = getattr(error.__cause__, "name", None) or "a module"
+        return f"DMLTUNE_OPTUNA_STORAGE needs {driver}, which is not installed. Install it, or unset it."
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return f"a value must be UTF-8 text; got {readable(str(error.object))}. Write it as UTF-8."
     if type(error).__module__.partition(".")[0] in STORAGE_LIBRARIES:

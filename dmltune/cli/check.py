@@ -13,7 +13,6 @@ from dmltune.cli.parser import (
     add_format,
     add_name,
     add_places,
-    at_least,
     command_line,
     override,
 )
@@ -42,24 +41,10 @@ def add_arguments(parser: Parser) -> None:
         type=override,
         help="changes of all configurations by dotted key: max_steps=2000",
     )
-    parser.add_argument(
-        "--top",
-        type=at_least(1),
-        default=1,
-        metavar="K",
-        help="check the K best trials (default: the winner)",
-    )
-    parser.add_argument(
-        "--repeats", type=at_least(1), metavar="N", help="seeds per fold (default: 3); more may follow"
-    )
-    parser.add_argument(
-        "--folds", type=at_least(1), metavar="N", help="number of folds (default: all 4 of protocol fair)"
-    )
-    parser.add_argument(
-        "--fair-baseline",
-        action="store_true",
-        help="search the baseline first, with as many trials as the method had",
-    )
+    parser.add_number("--top", "check the K best trials (default: the winner)", default=1, metavar="K")
+    parser.add_number("--repeats", "seeds per fold (default: 3); more may follow")
+    parser.add_number("--folds", "number of folds (default: all 4 of protocol fair)")
+    parser.add_flag("--fair-baseline", "search the baseline first, with as many trials as the method had")
     add_name(parser, "SEARCH-check", "is continued and extended")
     add_cluster(parser, "training")
     add_places(parser)

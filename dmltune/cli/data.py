@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output, new_table
-from dmltune.cli.parser import Parser, add_format, at_least
+from dmltune.cli.parser import Parser, add_format
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,14 +34,12 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="a name that list shows, or the path of your own images"
     )
-    parser.add_argument(
-        "--data-root", type=Path, metavar="FOLDER", help="folder of the data sets (default: $DMLTUNE_DATA)"
-    )
-    parser.add_argument("--archive", type=Path, metavar="FILE", help="prepare: the archive, already fetched")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="show: the PNG to write (default: NAME.png)")
+    parser.add_path("--data-root", "folder of the data sets (default: $DMLTUNE_DATA)")
+    parser.add_path("--archive", "prepare: the archive, already fetched", metavar="FILE")
+    parser.add_path("--out", "show: the PNG to write (default: NAME.png)", metavar="FILE")
     parser.add_argument("--part", choices=("train", "test"), help="show: of which classes (default: train)")
-    parser.add_argument("--classes", type=at_least(1), metavar="N", help="show: how many (default: 10)")
-    parser.add_argument("--per-class", type=at_least(1), metavar="N", help="show: of each class (default: 8)")
+    parser.add_number("--classes", "show: how many (default: 10)")
+    parser.add_number("--per-class", "show: of each class (default: 8)")
     add_format(parser)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output, new_table
@@ -44,17 +43,12 @@ def add_arguments(parser: Parser) -> None:
         choices=("validation", "test"),
         help="which classes (default: validation; test for a space in which nothing learns)",
     )
-    parser.add_argument(
-        "--clustering",
-        action="store_true",
-        help="also NMI and F1 of k-means with as many clusters as there are classes",
-    )
-    parser.add_argument(
+    parser.add_flag("--clustering", "also NMI and F1 of k-means with as many clusters as there are classes")
+    parser.add_path(
         "--pairs",
-        type=Path,
-        metavar="FILE",
-        help="also whether two images show the same: LFW's pairs.txt, the folder of IJB-C, or a CSV file"
+        "also whether two images show the same: LFW's pairs.txt, the folder of IJB-C, or a CSV file"
         " with the columns left,right,same (1 or 0)",
+        metavar="FILE",
     )
     add_places(parser)
     add_format(parser)

@@ -37,6 +37,23 @@ class Parser(argparse.ArgumentParser):
             help="show the log on stderr, and the traceback of a library's error; -vv shows more",
         )
 
+    def add_number(
+        self,
+        option: str,
+        help: str,
+        *,
+        default: int | None = None,
+        metavar: str = "N",
+        bounds: tuple[int, int] = (1, LARGEST),
+    ) -> None:
+        self.add_argument(option, type=whole_number(*bounds), default=default, metavar=metavar, help=help)
+
+    def add_path(self, option: str, help: str, metavar: str = "FOLDER") -> None:
+        self.add_argument(option, type=Path, metavar=metavar, help=help)
+
+    def add_flag(self, option: str, help: str) -> None:
+        self.add_argument(option, action="store_true", help=help)
+
     def error(self, message: str) -> NoReturn:
         # argparse calls optional overrides required when options and overrides are mixed.
         plain = message.removeprefix("argument ").removesuffix(", key=value")
@@ -100,7 +117,7 @@ def places_of(args: argparse.Namespace) -> str:
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value is not None)
 
 
-def at_least(low: int, high: int = LARGEST) -> Callable[[str], int]:
+def whole_number(low: int, high: int) -> Callable[[str], int]:
     """Return a converter for whole numbers from `low` to `high`."""
 
     def convert(text: str) -> int:
@@ -183,26 +200,17 @@ def add_experiment(parser: Parser, role: str) -> None:
         type=override,
         help="changes to it by dotted key: loss.neg_margin=0.5 loss=contrastive batch='{size: 64}'",
     )
-    parser.add_argument(
+    parser.add_path(
         "--data",
-        type=Path,
-        metavar="FOLDER",
-        help="your own images in place of SPACE: a folder of class folders, or a CSV or Parquet file;"
+        "your own images in place of SPACE: a folder of class folders, or a CSV or Parquet file;"
         " a space is proposed from their number and size",
     )
-    parser.add_argument(
-        "--write", type=Path, metavar="FILE", help="with --data: write the proposed space there too"
-    )
-    parser.add_argument("--seed", type=at_least(0, 2**63 - 1), metavar="N", help="the same as seed=N")
+    parser.add_path("--write", "with --data: write the proposed space there too", metavar="FILE")
+    parser.add_number("--seed", "the same as seed=N", bounds=(0, 2**63 - 1))
 
 
 def add_places(parser: Parser) -> None:
-    parser.add_argument(
-        "--data-root",
-        type=Path,
-        metavar="FOLDER",
-        help="the folder of the data sets (default: $DMLTUNE_DATA)",
-    )
+    parser.add_path("--data-root", "the folder of the data sets (default: $DMLTUNE_DATA)")
     parser.add_argument(
         "--cache",
         choices=("disk", "memory", "none"),
@@ -212,26 +220,15 @@ def add_places(parser: Parser) -> None:
 
 
 def add_store(parser: Parser) -> None:
-    parser.add_argument(
-        "--store",
-        type=Path,
-        metavar="FOLDER",
-        help="the folder of runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)",
-    )
+    parser.add_path("--store", "the folder of runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")
 
 
 def add_cluster(parser: Parser, what: str) -> None:
     """Add the options that say where a `what` (trial, training) runs, and how many at a time."""
-    parser.add_argument(
-        "--workers", type=at_least(1), default=1, metavar="N", help=f"processes per {what} (default: 1)"
-    )
-    parser.add_argument(
-        "--concurrent", type=at_least(1), metavar="N", help=f"{what}s at a time (default: by cores, GPUs)"
-    )
+    parser.add_number("--workers", f"processes per {what} (default: 1)", default=1)
+    parser.add_number("--concurrent", f"{what}s at a time (default: by cores, GPUs)")
     add_address(parser)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check everything, show the plan, start nothing"
-    )
+    parser.add_flag("--dry-run", "check everything, show the plan, start nothing")
 
 
 def overrides_of(args: argparse.Namespace) -> list[str]:

@@ -14,7 +14,6 @@ from dmltune.cli.parser import (
     add_format,
     add_name,
     add_places,
-    at_least,
     command_line,
     override,
 )
@@ -62,27 +61,19 @@ def add_arguments(parser: Parser) -> None:
         help="changes by dotted key: of the space `collage`, such as data.name=cifar_collage, or of every "
         "training of a table",
     )
-    parser.add_argument("--seeds", type=at_least(1), metavar="N", help="studies: how many seeds (default: 3)")
-    parser.add_argument("--steps", type=at_least(1), metavar="N", help="studies: steps of every training")
+    parser.add_number("--seeds", "studies: how many seeds (default: 3)")
+    parser.add_number("--steps", "studies: steps of every training")
     parser.add_argument(
         "--poolings", metavar="A,B", help="collage: only these, gsp+zero_shot among them (default: all)"
     )
-    parser.add_argument("--run", action="store_true", help="tables: train what is chosen and not trained yet")
+    parser.add_flag("--run", "tables: train what is chosen and not trained yet")
     parser.add_argument("--rows", metavar="A,B", help="tables: only these; with --run their baselines too")
     parser.add_argument("--data", metavar="A,B", help="tables: only these data sets")
-    parser.add_argument(
-        "--repeats", type=at_least(1), metavar="N", help="tables: models of every fold (default: 3)"
-    )
-    parser.add_argument(
-        "--folds", type=at_least(1), metavar="N", help="tables: only the first N folds (default: all, 4)"
-    )
+    parser.add_number("--repeats", "tables: models of every fold (default: 3)")
+    parser.add_number("--folds", "tables: only the first N folds (default: all, 4)")
     add_name(parser, "the study's")
-    parser.add_argument(
-        "--workers", type=at_least(1), metavar="N", help="tables: processes of every training (default: 1)"
-    )
-    parser.add_argument(
-        "--concurrent", type=at_least(1), metavar="N", help="trainings at a time (default: cores)"
-    )
+    parser.add_number("--workers", "tables: processes of every training (default: 1)")
+    parser.add_number("--concurrent", "trainings at a time (default: cores)")
     add_address(parser)
     add_places(parser)
     add_format(parser)
@@ -93,7 +84,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if getattr(args, option):
             other = f"tables; the study {args.study} has none, leave it out."
             if args.study not in STUDIES:
-                other = f"studies; for table {readable(args.study)} use {OF_STUDIES[option]}."
+                other = f"studies; for table {args.study} use {OF_STUDIES[option]}."
             raise UserError(f"--{option} is for {other}")
     if args.study not in STUDIES:
         return table(args, out)

@@ -16,7 +16,6 @@ from dmltune.cli.parser import (
     add_format,
     add_name,
     add_places,
-    at_least,
     command_line,
     duration,
     places_of,
@@ -40,9 +39,7 @@ EXAMPLES = """\
 def add_arguments(parser: Parser) -> None:
     add_experiment(parser, "what to search")
     add_places(parser)
-    parser.add_argument(
-        "--trials", type=at_least(1), metavar="N", help="number of trials in all (default: the space's)"
-    )
+    parser.add_number("--trials", "number of trials in all (default: the space's)")
     parser.add_argument(
         "--time", type=duration, metavar="30m", help="end after this time; the same name continues"
     )

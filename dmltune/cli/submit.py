@@ -42,15 +42,8 @@ def add_arguments(parser: Parser) -> None:
         metavar="http://HOST:8265",
         help="the cluster's dashboard (default: $RAY_API_SERVER_ADDRESS, else this machine's)",
     )
-    parser.add_argument(
-        "--store",
-        type=Path,
-        metavar="FOLDER",
-        help="a folder that the head node can write and that outlives the job",
-    )
-    parser.add_argument(
-        "--data-root", type=Path, metavar="FOLDER", help="where the images lie on the cluster"
-    )
+    parser.add_path("--store", "a folder that the head node can write and that outlives the job")
+    parser.add_path("--data-root", "where the images lie on the cluster")
     add_format(parser)
 
 
@@ -60,7 +53,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
     require_dashboard_address(args.address)
     job = load_job(args.job)
-    experiment = load_experiment(job.space, job.overrides)
+    try:
+        experiment = load_experiment(job.space, job.overrides)
+    except UserError as error:
+        raise UserError(f"{args.job}: {error}") from None
     store = store_of(job, args)
     space = space_name(job.space)
     name = job.name or default_name(space)

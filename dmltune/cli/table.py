@@ -29,10 +29,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--metric", default="map_at_r", metavar="A,B", help="which metrics (default: map_at_r)"
     )
-    parser.add_argument(
-        "--ensemble", action="store_true", help="also ensembles of the models of all folds; never marked"
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the file to write (default: print)")
+    parser.add_flag("--ensemble", "also ensembles of the models of all folds; never marked")
+    parser.add_path("--out", "the file to write (default: print)", metavar="FILE")
     parser.add_argument(
         "-f", "--format", choices=FORMATS, default="text", help="scores are fractions in csv and json"
     )

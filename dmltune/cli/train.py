@@ -14,7 +14,6 @@ from dmltune.cli.parser import (
     add_format,
     add_name,
     add_places,
-    at_least,
     command_line,
     places_of,
 )
@@ -37,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
     add_experiment(parser, "what to train")
     add_places(parser)
     add_name(parser, "space and time")
-    parser.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes (default: 1)")
+    parser.add_number("--workers", "processes (default: 1)", default=1)
     add_address(parser, "this machine alone; one worker trains here")
     parser.add_argument(
         "--trials",

@@ -13,7 +13,7 @@ import time
 from types import FrameType
 
 from dmltune.cli.output import Output
-from dmltune.cli.parser import Parser, add_format, add_store, at_least
+from dmltune.cli.parser import Parser, add_format, add_store
 from dmltune.errors import UserError
 
 SUMMARY = "browse every run with MLflow, on this machine only"
@@ -30,7 +30,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("--port", type=at_least(1, 65535), default=5000, metavar="N", help="default: 5000")
+    parser.add_number("--port", "default: 5000", bounds=(1, 65535), default=5000)
     add_store(parser)
     add_format(parser)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from urllib.parse import urlsplit
@@ -10,6 +11,8 @@ from dmltune.errors import UserError, readable
 from dmltune.store import without_password
 
 SECONDS = 5.0
+_SETTINGS = b"\x04"
+_HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
 _HOST_PORT = re.compile(r"[A-Za-z0-9._-]+:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}")
 _REMEDY = "Check --address (or RAY_ADDRESS), or leave it out to run on this machine."
 
@@ -20,12 +23,31 @@ def require_cluster(address: str | None) -> None:
         return
     host, port = parse_address(address)
     try:
-        socket.create_connection((host, port), timeout=SECONDS).close()
+        with socket.create_connection((host, port), timeout=SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") in ("", "0"):
+                _require_grpc(connection)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UserError(
             f"no Ray cluster answers at {without_password(address)} ({reason}). {_REMEDY}"
         ) from None
+
+
+def _require_grpc(connection: socket.socket) -> None:
+    """Raise an OSError unless the peer opens HTTP/2, which gRPC and so every port of Ray's speaks.
+
+    Ray waits for minutes at a port that accepts connections and is mute. The first frame of an HTTP/2 server
+    is SETTINGS (RFC 9113, 3.4): a length of 3 bytes, then its type.
+    """
+    connection.sendall(_HTTP2)
+    begin = b""
+    while len(begin) < 4:
+        received = connection.recv(64)
+        if not received:
+            break
+        begin += received
+    if begin[3:4] != _SETTINGS:
+        raise OSError(0, "what answers there is not Ray")
 
 
 def parse_address(address: str) -> tuple[str, int]:

@@ -215,7 +215,7 @@ def test_what_cannot_be_checked_is_one_line(
 
     mistakes = {
         ("bird",): "no search 'bird' in this store; did you mean 'birds'?",
-        ("birds-check",): "dmltune check takes a search; 'birds-check' is a check",
+        ("birds-check",): "dmltune check needs a search; 'birds-check' is a check",
         (
             "birds",
             "--top",
@@ -224,7 +224,7 @@ def test_what_cannot_be_checked_is_one_line(
             "x",
         ): "--top must be at most 3, the complete trials of 'birds'; got 9",
         ("birds", "--folds", "5", "--name", "x"): "--folds must be 1 to 4 under protocol fair; got 5",
-        ("birds", "references.proxies=2", "--name", "x"): "is what the configurations differ in",
+        ("birds", "references.proxies=2", "--name", "x"): "the configurations differ in references.proxies",
         ("birds", "--repeats", "0"): "must be a whole number of at least 1; got 0",
     }
     openings = Ledger(Store(place.store)).entries()

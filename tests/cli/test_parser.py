@@ -47,8 +47,9 @@ def test_options_are_not_abbreviated() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "search glyphs-ccp loss.neg_margin=0.6 'batch={size: 32}' --seed 7 --data-root '/my data' --store runs"
-        " --trials 6 --time 90m --name n --workers 2 --concurrent 1 --address head:6379 --isolation trial",
+        "search glyphs-ccp loss.neg_margin=0.6 'batch={size: 32}' --seed 7 --data-root '/my data'"
+        " --store runs --trials 6 --time 90m --name n --workers 2 --concurrent 1"
+        " --address head:6379 --isolation trial",
         "search a=1 b=2 --data './my photos' --cache none --trials 4 --time 0.5s",
         "train glyphs-ccp max_steps=3 --seed 0 --name n --workers 2",
         "check demo max_steps=3 --top 2 --repeats 5 --folds 2 --fair-baseline --name c --workers 2",

@@ -1,5 +1,4 @@
-"""`dmltune search --data ./photos`: a folder of class folders, no YAML. The proposal is shown, stored, and can
-be changed."""
+"""`dmltune search --data ./photos`: class folders, no YAML. The proposal is shown, stored, can be changed."""
 
 from __future__ import annotations
 

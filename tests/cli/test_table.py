@@ -22,6 +22,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store.at(tmp_path_factory.mktemp("runs"))
     tracker = Tracker(store)
     versus = {"difference": 0.05, "low": 0.04, "high": 0.06, "p": 1e-4, "p_holm": 1e-4}
+    versus |= {"effect_size": 1.0, "wins": 1.0, "fold_sd": 0.0, "seed_sd": 0.0, "class_sd": 0.0}
+    versus |= {"models": 12, "classes": 8}
     birds = checked(
         "birds-check",
         configuration("winner", grid(0.30, SPREAD), ["winner"]),
@@ -40,9 +42,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         space_name="cub",
     )
-    for one in (birds, paper):
-        run_id = open_run(tracker, one.name, "check", one.document["search"])
-        tracker.log_json(run_id, "check.json", one.document)
+    for check in (birds, paper):
+        run_id = open_run(tracker, check.name, "check", check.document.search)
+        tracker.log_json(run_id, "check.json", check.document.to_dict())
         tracker.close_run(run_id, "complete")
     open_run(tracker, "stopped-check", "check", "stopped")
     open_run(tracker, "birds", "search", "")
@@ -112,7 +114,7 @@ def test_a_store_without_checks_says_what_makes_one_and_makes_no_database(
 ) -> None:
     code, _, errors = run_here(capsys, "table", "--store", str(tmp_path / "new"))
     assert (code, errors.count("\n")) == (2, 1)
-    assert "dmltune check SEARCH makes one" in errors
+    assert "Make one with: dmltune check SEARCH" in errors
     assert not list((tmp_path / "new").glob("*.db"))
 
 

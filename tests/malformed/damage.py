@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 Damage = Callable[[Path], object]
@@ -94,6 +95,18 @@ def tensors(change: Callable[[dict[str, Any]], object]) -> Damage:
         weights = load_file(path)
         change(weights)
         save_file(weights, path)
+
+    return damage
+
+
+def metadata(change: Callable[[dict[str, str]], dict[str, str]]) -> Damage:
+    """Change the metadata in the header of the file with the weights."""
+
+    def damage(folder: Path) -> None:
+        path = artifact("model/model.safetensors")(folder)
+        with safe_open(path, "numpy") as file:
+            entries = file.metadata()
+        save_file(load_file(path), path, change(entries))
 
     return damage
 

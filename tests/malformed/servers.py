@@ -18,7 +18,6 @@ TRACKING = {
     "port": f"http://{HOST}:abc",
     "bracket": "http://[::1",
     "unresolved": "http://nosuchhost.invalid",
-    "databricks": "databricks",
     "sqlite-folder": "sqlite:////",
     "sqlite-nowhere": "sqlite:////nosuch/x.db",
     "blank-in-host": "http://a b",
@@ -108,6 +107,12 @@ def job(folder: Path) -> None:
 
 
 CASES = [
+    Case(
+        "tracking-table/databricks",
+        ("table", "--store", "{store}"),
+        env={"MLFLOW_TRACKING_URI": "databricks"},
+        shell='exec "$@"',
+    ),
     *(
         Case(
             f"tracking-{reader}/{name}",
@@ -131,7 +136,7 @@ CASES = [
         for name, uri in SECRETS.items()
     ),
     *(
-        Case(f"optuna/{name}", SEARCH, "DMLTUNE_OPTUNA_STORAGE", env={"DMLTUNE_OPTUNA_STORAGE": url})
+        Case(f"optuna/{name}", SEARCH, "study|DMLTUNE_OPTUNA_STORAGE", env={"DMLTUNE_OPTUNA_STORAGE": url})
         for name, url in OPTUNA.items()
     ),
     *(

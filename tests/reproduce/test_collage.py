@@ -60,11 +60,14 @@ def test_after_a_killed_driver_the_same_command_trains_nothing_again(
         assert [row["method"] for row in csv.DictReader(table)] == [r["method"] for r in document["rows"]]
     assert (folder / "poolings.png").read_bytes().startswith(b"\x89PNG")
 
+    parent = place.runs("killed")["parent"]
     driver = place.start(*words, "-f", "json")  # a third time: only the table, without Ray
-    code, again = driver.finish()
+    code, repeated = driver.finish()
     assert code == 0
-    assert json.loads(again) == document
+    assert json.loads(repeated) == document
     assert not driver.workers()
+    unchanged = place.runs("killed")["parent"]
+    assert (unchanged.data.tags, unchanged.info.end_time) == (parent.data.tags, parent.info.end_time)
 
     code, _, errors = place.run(*words, "loss.neg_margin=0.7")
     assert code == 2
@@ -81,7 +84,7 @@ def test_ctrl_c_stops_cleanly_and_says_that_the_command_continues(
     code, out = driver.finish()
     assert code == 130
     assert "Traceback" not in driver.text + out
-    assert "the same command continues" in out
+    assert "It continues with\n  dmltune reproduce collage" in out
     assert not driver.alive()
     assert "RUNNING" not in {run.info.status for run in place.runs("stopped").values()}
 
@@ -104,7 +107,7 @@ def test_gsp_has_the_parameters_of_the_text_and_only_one_row_the_zero_shot_loss(
 
 def test_an_unknown_pooling_is_named_with_the_nearest() -> None:
     with pytest.raises(UserError, match="no pooling 'netvald' in this study; did you mean 'netvlad'"):
-        collage.checked(["netvald"])
+        collage.validated_methods(["netvald"])
 
 
 def test_another_protocol_is_refused_because_validation_would_see_what_training_shared() -> None:

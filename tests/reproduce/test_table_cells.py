@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from support.checked_documents import checked, configuration, grid
+from support.checked_documents import checked, configuration, grid, versus
 
 from dmltune.errors import UserError
 from dmltune.report.paper_table import paper_table
@@ -84,13 +84,11 @@ def test_without_any_check_every_cell_says_why_it_is_empty(tmp_path: Path, nowhe
 
 
 def test_what_was_checked_stands_below_the_print_with_its_interval(tmp_path: Path, nowhere: Path) -> None:
-    versus = {"difference": 0.031, "low": 0.012, "high": 0.050, "p": 0.003, "p_holm": 0.004}
-    versus |= dict.fromkeys(("effect_size", "wins", "fold_sd", "seed_sd", "class_sd"), 1.0)
-    versus |= {"models": 12, "classes": 100}
+    gain = versus(difference=0.031, low=0.012, high=0.050, p=0.003, p_holm=0.004)
     check = checked(
         "table-nine-G-C2",
         configuration("C2", grid(0.40, (0.0, 0.01)), ["C2"]),
-        configuration("C2-XBM", grid(0.431, (0.0, 0.01)), ["C2+XBM"], versus_baseline=versus),
+        configuration("C2-XBM", grid(0.431, (0.0, 0.01)), ["C2+XBM"], versus_baseline=gain),
         data="glyphs",
     )
     made, cells = shown(tmp_path, [check], nowhere)
@@ -102,9 +100,9 @@ def test_what_was_checked_stands_below_the_print_with_its_interval(tmp_path: Pat
     assert cells["C2+XBM", "G", "512D"]["ours"] == pytest.approx(0.486)
     assert cells["C2", "G", "NMI"]["state"] == "not measured"
     assert cells["Triplet", "G", "128D"]["state"] == "not run"
-    (gain,) = made["gains"]
-    assert (gain["row"], gain["baseline"], gain["ours"], gain["p"]) == ("C2+XBM", "C2", 0.031, 0.004)
-    assert gain["theirs"] == pytest.approx(0.0249)
+    (row,) = made["gains"]
+    assert (row["row"], row["baseline"], row["ours"], row["p"]) == ("C2+XBM", "C2", 0.031, 0.004)
+    assert row["theirs"] == pytest.approx(0.0249)
     text = printed(made)
     assert "ours, 12 models" in text
     assert "43.60±0." in text
