@@ -278,7 +278,15 @@ def test_a_group_of_one_order_a_start_leaves_a_paused_order_without_a_failed_att
         loop.run_until_complete(broker.report(group, taken.id, report(len(served) - 1)))
         loop.run_until_complete(broker.pause(taken.id))
 
-    monkeypatch.setattr(worker, "ray", SimpleNamespace(get=loop.run_until_complete))
+    calls: list[object] = []
+
+    def get(call: Coroutine[Any, Any, Any]) -> Any:
+        calls.append(call)
+        assert len(calls) < 50, "the order was given up and the group waits for another"
+        return loop.run_until_complete(call)
+
+    monkeypatch.setattr(worker, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(worker, "ray", SimpleNamespace(get=get))
     monkeypatch.setattr(worker, "_serve", serve)
     for number in range(4):
         question = loop.run_until_complete(ask(broker, number - 1))
