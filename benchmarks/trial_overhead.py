@@ -1,4 +1,4 @@
-"""Seconds per trial beyond its training: warm slots against a `TorchTrainer` per trial with `OptunaSearch`.
+"""Seconds per trial beyond its training: warm worker groups against a `TorchTrainer` per trial with `OptunaSearch`.
 
     python benchmarks/trial_overhead.py [--trials 6] [--stock-trials 3] [--workers 2]
 
@@ -23,22 +23,23 @@ from targets import Targets
 
 import dmltune
 from dmltune.experiment import Experiment
-from dmltune.search.state import Event
+from dmltune.resources import Resources
+from dmltune.search.state import SearchEvent
 from dmltune.store import Store
 from dmltune.train.orders import Order
-from dmltune.train.ray_session import plan, ray_session
+from dmltune.train.ray_session import plan_resources, ray_session
 
 SMALL = ("max_steps=4", "validate_every=4", "batch.size=16", "scheduler=none", "sampler=tpe")
 
 
 def ours(experiment: Experiment, store: Store, trials: int, workers: int) -> list[float]:
-    """One slot of so many workers."""
+    """One worker group of so many workers."""
     ends: list[tuple[float, float]] = []
 
-    def watch(event: Event) -> None:
-        if event.kind == "finished" and event.row is not None:
-            assert event.row.state == "complete", event.row.reason
-            ends.append((time.perf_counter(), event.row.metrics["fit_seconds"]))
+    def watch(event: SearchEvent) -> None:
+        if event.kind == "finished" and event.record is not None:
+            assert event.record.state == "complete", event.record.reason
+            ends.append((time.perf_counter(), event.record.metrics["fit_seconds"]))
 
     dmltune.search(
         experiment,
@@ -79,7 +80,7 @@ def stock(experiment: Experiment, store: Store, trials: int, workers: int) -> li
         from ray.tune.search import ConcurrencyLimiter
         from ray.tune.search.optuna import OptunaSearch
 
-        threads = plan(session, workers, 1).threads
+        threads = plan_resources(session, Resources(workers, 1)).threads
 
         def trial(config: dict[str, Any]) -> None:
             folder = tempfile.mkdtemp(dir=session.scratch)

@@ -14,7 +14,7 @@ from dmltune.core.embedder import Embedder
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.experiment.files import places
-from dmltune.experiment.overrides import parse_overrides
+from dmltune.experiment.loading import parse_overrides
 from dmltune.tracking import Run, Tracker
 from dmltune.train.build import build_embedder, learns
 from dmltune.train.inference import read_embedder

@@ -32,6 +32,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from mlflow.tracking import MlflowClient
 
 from dmltune import tags
+from dmltune.artifact_addresses import repair_addresses
 from dmltune.errors import UserError, nearest, readable
 from dmltune.provenance import has_ended, this_process
 from dmltune.store import Store, is_name, without_password
@@ -60,6 +61,8 @@ class Tracker:
             require_answer(uri)
         try:
             with self._store.creation_lock():
+                if self._store.owns_tracking:
+                    repair_addresses(self._store.root / "mlflow.db", self._store.artifacts)
                 client = MlflowClient(tracking_uri=uri)
                 client.search_experiments(max_results=1)
         except UserError:

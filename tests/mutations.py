@@ -127,7 +127,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the old centre has no weight (eq. 9)",
-        "transforms/_centres.py",
+        SFT,
         "/ (1 + is_UB.sum",
         "/ (is_UB.sum",
         "test_sft.py",

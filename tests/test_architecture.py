@@ -1,70 +1,117 @@
-"""Who may import whom: core ← data ← experiment ← train ← search ← cli; tracking and report are leaves."""
+"""The rules of the package's structure: imports, sizes, names. Offenders are listed by file."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from support.imports import PACKAGE, imports, room, rooms_used
 
-import dmltune
-
-PACKAGE = Path(dmltune.__file__).parent
-FLOORS = [
+ROOMS = [  # a room imports only those before it
     *("core", "data", "experiment", "propose", "train", "models", "search"),
     *("check", "evaluation", "tables", "reproduce", "cli"),
 ]
-LEAVES = ["errors", "store", "tracking", "ledger", "report"]
+LEAVES = {
+    *("errors", "store", "tags", "tracking", "tracking_server", "runs", "ledger", "resources", "provenance"),
+    "artifact_addresses",
+    "report",
+}
 FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text()) for path in FILES}
 HEAVY = {"ray", "mlflow", "optuna", "ruamel", "rich"}
+LONGEST_FILE, LONGEST_FUNCTION = 300, 60
+RETIRED = {
+    *("board", "logbook", "meeting", "crew", "kept", "pace", "searched", "wording", "explain", "words"),
+    *("there", "said", "asked", "proxy"),
+}
+LEARNED_PROXIES = {
+    "ProxyAnchor",
+    "ProxyNca",
+    "ProxyLoss",
+    "proxy_factor",
+    "proxy_anchor",
+    "proxy_nca",
+    "proxy_labels",
+}
+TORCH_FX = "core/backbones/_tracing.py"  # overrides methods of torch.fx whose names have `proxy`
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports when it runs (what only type checkers see does not count)."""
-    tree = ast.parse(path.read_text())
-    unseen = {
-        id(node)
-        for branch in ast.walk(tree)
-        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
-        for node in ast.walk(branch)
+def where(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def test_imports_point_one_way() -> None:
+    wrong: dict[str, set[str]] = {}
+    for path in FILES:
+        mine = room(path)
+        if mine in ROOMS:
+            wrong[where(path)] = rooms_used(path) & set(ROOMS[ROOMS.index(mine) + 1 :])
+        elif mine in LEAVES:
+            wrong[where(path)] = rooms_used(path) & set(ROOMS)
+    assert len(wrong) > 150
+    assert {path: rooms for path, rooms in wrong.items() if rooms} == {}
+    unplaced = {room(path) for path in FILES} - {*ROOMS, *LEAVES}
+    assert unplaced == {"__init__", "__main__", "callable_package"}
+
+
+def test_only_tracking_imports_mlflow_and_core_nothing_heavy() -> None:
+    wrong: dict[str, set[str]] = {}
+    for path in FILES:
+        used = {name.split(".")[0] for name in imports(path)}
+        if room(path) != "tracking" and "mlflow" in used:
+            wrong[where(path)] = {"mlflow"}
+        if room(path) == "core" and used & HEAVY:
+            wrong[where(path)] = used & HEAVY
+    assert wrong == {}
+
+
+def test_no_file_and_no_function_is_too_long_to_read_at_once() -> None:
+    files = {where(path): len(path.read_text().splitlines()) for path in FILES}
+    assert {path: lines for path, lines in files.items() if lines > LONGEST_FILE} == {}
+    functions = {
+        f"{where(path)} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, Function)
     }
+    assert {name: lines for name, lines in functions.items() if lines > LONGEST_FUNCTION} == {}
+
+
+def identifiers(tree: ast.Module) -> Iterator[str]:
+    """Every name that a file gives: functions, classes, arguments, variables and attributes."""
     for node in ast.walk(tree):
-        if id(node) in unseen:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        if isinstance(node, Function | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
 
 
-def room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def parts(name: str) -> set[str]:
+    return set(re.findall("[a-z]+", re.sub("([A-Z])", r"_\1", name).lower()))
 
 
-def rooms_used(path: Path) -> set[str]:
-    return {name.split(".")[1] for name in imports(path) if name.startswith("dmltune.")}
+def test_retired_words_are_no_part_of_a_name() -> None:
+    offenders = {
+        f"{where(path)}: {name}"
+        for path, tree in TREES.items()
+        for name in {*identifiers(tree), path.stem}
+        if parts(name) & RETIRED and name not in LEARNED_PROXIES and where(path) != TORCH_FX
+    }
+    assert offenders == set()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path: Path) -> None:
-    mine = room(path)
-    if mine in FLOORS:
-        above = set(FLOORS[FLOORS.index(mine) + 1 :])
-        assert not rooms_used(path) & above
-    elif mine in LEAVES:
-        assert not rooms_used(path) & set(FLOORS)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_tracking_imports_mlflow_and_core_nothing_heavy(path: Path) -> None:
-    used = {name.split(".")[0] for name in imports(path)}
-    if room(path) != "tracking":
-        assert "mlflow" not in used
-    if room(path) == "core":
-        assert not used & HEAVY
-
-
-def test_no_file_is_longer_than_one_sitting() -> None:
-    long = {str(path): n for path in FILES if (n := len(path.read_text().splitlines())) > 400}
-    assert not long
+def test_a_class_name_occurs_once() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(where(path))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

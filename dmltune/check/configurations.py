@@ -14,7 +14,7 @@ from dmltune.check.finished_search import FinishedSearch
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
-from dmltune.experiment.overrides import parse_overrides
+from dmltune.experiment.loading import parse_overrides
 from dmltune.store import validated_name
 
 WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dmltune.check.document import ClassConfusion, ClassScores, DistanceHistogram, ModelResult
 from dmltune.check.plan import CheckPlan, PlannedModel
-from dmltune.core import confusions
+from dmltune.core import retrieval
 from dmltune.data.images import ImageSet
 from dmltune.train.measurement import read_measurement
 from dmltune.train.run_series import RunSeries
@@ -78,7 +78,7 @@ def class_scores(models: Models, images: ImageSet) -> ClassScores:
     scores = {}
     for key, own in models.items():
         mean_Q = torch.stack([model.precision_Q for model in own]).mean(0)
-        labels_C, mean_C = confusions.per_class(mean_Q, labels_Q)
+        labels_C, mean_C = retrieval.per_class(mean_Q, labels_Q)
         by_label = dict(zip(labels_C.tolist(), mean_C.tolist(), strict=True))
         scores[key] = tuple(by_label.get(label) for label in range(images.num_classes))
     counts = np.bincount(images.labels_N, minlength=images.num_classes).tolist()
@@ -93,7 +93,7 @@ def class_confusions(models: Sequence[MeasuredModel], images: ImageSet) -> tuple
     names = images.class_names
     return tuple(
         ClassConfusion(names[pair.of], names[pair.taken_for], pair.queries, pair.share)
-        for pair in confusions.confusions(of, taken_for, TOP)
+        for pair in retrieval.confusions(of, taken_for, TOP)
     )
 
 

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.check.api import check
     from dmltune.cli.boundary import INTERRUPTED
     from dmltune.report.check_table import check_table
-    from dmltune.report.log_lines import plain
+    from dmltune.report.search_progress import plain
     from dmltune.report.summary import nearby
 
     result = check(

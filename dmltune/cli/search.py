@@ -108,13 +108,11 @@ def search_with(
 @contextmanager
 def watching(baseline: Mapping[str, Any]) -> Iterator[Callable[[SearchEvent], None]]:
     """Yield what shows events: a live table on a terminal, lines otherwise; both on stderr."""
+    from dmltune.report.search_progress import live, plain
+
     console = console_for(sys.stderr)
     if console.is_terminal:
-        from dmltune.report.live_table import live
-
         with live(console, baseline) as watch:
             yield watch
     else:
-        from dmltune.report.log_lines import plain
-
         yield plain(sys.stderr)

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from dmltune.core.convex import convex_combination as convex_combination
 from dmltune.core.convex import histogram as histogram
-from dmltune.core.geometry import covering_radius, pairwise_distance
-from dmltune.core.transforms._centres import other_classes
-from dmltune.core.transforms.sft import rotate
+from dmltune.core.geometry import covering_radius, finite, pairwise_distance
+from dmltune.core.transforms.sft import other_classes, rotate
 
 _BLOCK = 1 << 22  # numbers held at once
 _DRAWS = 10_000  # draws of ‖Aσ − σ‖ in figure 6
@@ -91,7 +90,7 @@ def distance_histograms(emb: Tensor, labels: Tensor, bins: int = 100) -> tuple[T
     The bins divide 0 … 2·max‖x‖ ([0, 2] for normalised points) evenly. Each pair counts once. N²D/2
     operations in blocks: no N² memory.
     """
-    emb = _finite(emb).to(_result_type(emb))
+    emb = finite(emb).to(_result_type(emb))
     limit = 2 * float(torch.linalg.vector_norm(emb.double(), dim=1).max()) if len(emb) else 0.0
     limit = limit or 1.0
     counts = torch.zeros(2 * bins, dtype=torch.long, device=emb.device)
@@ -155,7 +154,7 @@ class _Classes:
 
     @classmethod
     def of(cls, emb: Tensor, labels: Tensor) -> _Classes:
-        emb = _finite(emb).double()
+        emb = finite(emb).double()
         _, place_N, counts_C = torch.unique(labels, return_inverse=True, return_counts=True)
         sums_CD = emb.new_zeros(len(counts_C), emb.shape[1]).index_add_(0, place_N, emb)
         means_CD = sums_CD / counts_C.unsqueeze(1)
@@ -223,12 +222,6 @@ def _mean_distance(points_CD: Tensor) -> float:
 
 def _mean(values: Tensor) -> float:
     return float(values.mean()) if len(values) else 0.0
-
-
-def _finite(emb: Tensor) -> Tensor:
-    if not bool(emb.isfinite().all()):
-        raise ValueError("embeddings must be finite")
-    return emb
 
 
 def _result_type(x: Tensor) -> torch.dtype:

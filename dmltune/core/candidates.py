@@ -47,16 +47,14 @@ class Frame:
         step = max(1, _PIECE // max(1, x_ND.shape[1]))
         norm_N = torch.empty(len(x_ND), dtype=torch.float64, device=x_ND.device)
         for at in range(0, len(x_ND), step):
-            norm_N[at : at + step] = self.of(x_ND[at : at + step]).double().square_().sum(1)
+            centred_ND = raised(x_ND[at : at + step], self.centre_D.dtype) - self.centre_D
+            norm_N[at : at + step] = centred_ND.double().square_().sum(1)
         if not bool(norm_N.isfinite().all()):
             raise ValueError("embeddings must be finite")
         return norm_N
 
-    def of(self, x_ND: Tensor) -> Tensor:
-        return raised(x_ND, self.centre_D.dtype) - self.centre_D
-
     def write(self, x_ND: Tensor, out: Tensor) -> None:
-        """Write the same in the unit, as float32."""
+        """Write x − centre in the unit, as float32."""
         x_ND = raised(x_ND, self.centre_D.dtype)
         if x_ND.dtype == out.dtype == self.centre_D.dtype:
             torch.sub(x_ND, self.centre_D, out=out)
@@ -78,20 +76,21 @@ class Points:
     def __len__(self) -> int:
         return len(self.x_ND)
 
-    def take(self, start: int, stop: int) -> Tensor:
-        return self.x_ND[start:stop] if self.order_N is None else self.x_ND[self.order_N[start:stop]]
-
     def rows(self, start: int, stop: int, side: int, out: Tensor) -> Tensor:
         """Return [x, −‖x‖²/2, 1] of side 0, [y, 1, −‖y‖²/2] of side 1, in `out`."""
         count, dim = stop - start, self.x_ND.shape[1]
-        filled = -(-count // LANES) * LANES
-        rows = out[: filled * (dim + 2)].view(filled, dim + 2)
-        self.frame.write(self.take(start, stop), rows[:count, :dim])
+        rows = out[: filled(count) * (dim + 2)].view(-1, dim + 2)
+        block = slice(start, stop) if self.order_N is None else self.order_N[start:stop]
+        self.frame.write(self.x_ND[block], rows[:count, :dim])
         rows[:count, dim + side] = self.norm_N[start:stop] * self.frame.unit * (-0.5 * self.frame.unit)
         rows[count:, :dim] = 0
         rows[count:, dim + side] = -torch.inf
         rows[:, dim + 1 - side] = 1
         return rows
+
+
+def filled(count: int) -> int:
+    return -(-count // LANES) * LANES
 
 
 def scores(x_QD: Tensor, y_GD: Tensor, out: Tensor, spare: Tensor) -> Tensor:
@@ -166,7 +165,10 @@ class Best:
 
     def _pick(self, group_QSM: Tensor, start: int) -> bool:
         """Return False if most groups have a candidate, where picking is no gain."""
-        peak_QM = _peaks(group_QSM)
+        if group_QSM.stride(0) == 1:  # read memory in its order on this side of the product too
+            peak_QM = group_QSM.permute(1, 2, 0).amax(0).T.contiguous()
+        else:
+            peak_QM = group_QSM.amax(1)
         if not self.seen:  # `deepest` groups peak at the floor or above: as many points score so
             self._raise_floor(slice(None), peak_QM.topk(self.deepest).values)
         row_H, place_H = (peak_QM >= self.floor_Q.unsqueeze(1)).nonzero(as_tuple=True)
@@ -202,13 +204,6 @@ class Best:
         kth_R = score_RC.gather(1, self.depth_Q[rows].unsqueeze(1) - 1).squeeze(1)
         floor_R = (kth_R - 2 * self.error_Q[rows]).clamp(min=torch.finfo(torch.float32).min)
         self.floor_Q[rows] = torch.maximum(self.floor_Q[rows], floor_R)
-
-
-def _peaks(group_QSM: Tensor) -> Tensor:
-    """Return the maxima over S; memory is read in its order on either side of the product."""
-    if group_QSM.stride(0) == 1:
-        return group_QSM.permute(1, 2, 0).amax(0).T.contiguous()
-    return group_QSM.amax(1)
 
 
 def slots(row_P: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dmltune.core.geometry import at_least_float32, finite
+
 _MANY = 1000
 """From this many clusters on, k-means++ is not used: it costs O(N·k·D·log k), hours for 11,316 classes."""
 _ITERATIONS = 300
@@ -50,10 +52,7 @@ def cluster(emb_ND: Tensor, k: int, seed: int) -> Tensor:
     """
     if not 1 <= k <= len(emb_ND):
         raise ValueError(f"k must be between 1 and the {len(emb_ND)} points; got {k}")
-    if not bool(emb_ND.isfinite().all()):
-        raise ValueError("embeddings must be finite")
-    half = emb_ND.dtype in (torch.float16, torch.bfloat16)
-    points_ND = (emb_ND.float() if half else emb_ND).detach().cpu().numpy()
+    points_ND = at_least_float32(finite(emb_ND)).detach().cpu().numpy()
     faiss = _faiss() if k >= _MANY else None
     cluster_N = _by_sklearn(points_ND, k, seed) if faiss is None else _by_faiss(faiss, points_ND, k, seed)
     return torch.from_numpy(cluster_N.astype(np.int64)).to(emb_ND.device)

@@ -64,7 +64,7 @@ def find(package_name: str, name: str) -> type:
 
 def parameters(cls: type) -> dict[str, inspect.Parameter]:
     """Return the tunable parameters by their names in YAML, with resolved annotations."""
-    yaml_names = {argument: yaml for yaml, argument in _yaml_names(cls).items()}
+    yaml_names = {argument: yaml for yaml, argument in getattr(cls, "yaml_names", {}).items()}
     signature = inspect.signature(cls, eval_str=True)
     return {yaml_names.get(name, name): p for name, p in signature.parameters.items() if name not in GIVEN}
 
@@ -107,7 +107,7 @@ def violation(parameter: inspect.Parameter, value: Any) -> str | None:
 def build(package_name: str, component_name: str, given: dict[str, Any], chosen: dict[str, Any]) -> Any:
     """Return an instance with the `given` values that it takes and all `chosen` ones, validated."""
     cls = find(package_name, component_name)
-    known, arguments = parameters(cls), _yaml_names(cls)
+    known, arguments = parameters(cls), getattr(cls, "yaml_names", {})
     argument_to_yaml = {argument: yaml for yaml, argument in arguments.items()}
     values: dict[str, Any] = {}
     for name, value in chosen.items():
@@ -147,10 +147,6 @@ def _full(package_name: str) -> str:
 def _camel_case(name: str) -> str:
     camel = "".join(part.capitalize() for part in name.split("_"))
     return f"{camel}_" if keyword.iskeyword(camel) else camel  # `none` is None_
-
-
-def _yaml_names(cls: type) -> dict[str, str]:
-    return dict(getattr(cls, "yaml_names", {}))
 
 
 def _constraints(annotation: Any) -> list[Any]:

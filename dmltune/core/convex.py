@@ -7,30 +7,29 @@ N local features or points, M prototypes, C classes, D dimensions, H corners of 
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dmltune.core.geometry import pairwise_distance
+from dmltune.core.geometry import finite, pairwise_distance
 
 _INSIDE = 1e-9  # a point this near to a hull, as a share of the size of all points, is in it
 
 Points = NDArray[np.float64]
 
 
-class Bound(NamedTuple):
-    """Both sides of proposition 4.2.1."""
-
-    error: Tensor
-    radius: Tensor
-
-
 def histogram(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
     """p* of eq. 4.2.5, (..., M): shares of features by nearest prototype (claim 4.2.1), ties to the lower."""
-    return _shares(_distances(features_ND, prototypes_MD))
+    count, prototypes = features_ND.shape[-2], len(prototypes_MD)
+    if not (count and prototypes):
+        raise ValueError(f"needs a feature and a prototype at least; got {count} and {prototypes}")
+    distance_XM = pairwise_distance(features_ND.flatten(0, -2), prototypes_MD)
+    distance_NM = distance_XM.view(*features_ND.shape[:-1], prototypes)
+    counts_M = torch.zeros_like(distance_NM[..., 0, :])
+    nearest_N = distance_NM.argmin(-1)
+    return counts_M.scatter_add_(-1, nearest_N, torch.ones_like(distance_NM[..., 0])) / count
 
 
 def convex_combination(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
@@ -39,41 +38,13 @@ def convex_combination(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
     return p_M @ prototypes_MD.to(p_M.dtype)
 
 
-def combination_bound(features_ND: Tensor, prototypes_MD: Tensor) -> Bound:
-    """‖PCC − GAP‖ ≤ δ (proposition 4.2.1), both (...), δ the largest distance to the nearest prototype.
-
-    Printed is ‖PCC − GAP‖² ≤ δ, whose proof takes ‖PCC − GAP‖ ≤ 1 for granted: features x = −ν on the unit
-    sphere have 4 > 2. Without the square it is the triangle inequality and needs no unit ball.
-    """
-    distance_NM = _distances(features_ND, prototypes_MD)
-    p_M = _shares(distance_NM)
-    gap_D = features_ND.to(p_M.dtype).mean(-2)
-    error = torch.linalg.vector_norm(p_M @ prototypes_MD.to(p_M.dtype) - gap_D, dim=-1)
-    return Bound(error, distance_NM.amin(-1).amax(-1))
-
-
-def active_prototypes(histograms_BM: Tensor, labels_B: Tensor) -> Tensor:
-    """Return (C, M) which prototypes the images of a class use: corners of its hull in figure 4.3."""
-    is_CB = torch.unique(labels_B).unsqueeze(1) == labels_B
-    active_CM: Tensor = is_CB.to(histograms_BM.dtype) @ histograms_BM > 0
-    return active_CM
-
-
-def principal_plane(emb_ND: Tensor) -> Tensor:
-    """Return the points in the plane of their two leading principal axes, (N, 2)."""
-    centred_ND = emb_ND.double() - emb_ND.double().mean(0)
-    _, axes_DD = torch.linalg.eigh(centred_ND.mT @ centred_ND)
-    plane_N2 = centred_ND @ axes_DD[:, -2:].flip(1)
-    return torch.nn.functional.pad(plane_N2, (0, 2 - plane_N2.shape[1]))
-
-
 @torch.no_grad()
 def convex_hull_overlap(emb_ND: Tensor, labels_N: Tensor) -> float:
     """Return the share of the points in (or on) the convex hull of another class; 0 for hulls apart.
 
     In the plane, exactly, by the edges of the hulls. In more dimensions by one non-negative least-squares
     problem a point and class whose bounding box holds it (scipy). There, points in general position are in no
-    hull before a class has more than D of them: the thesis' pictures show `principal_plane` first.
+    hull before a class has more than D of them: the thesis' pictures show two principal axes.
     """
     points_ND, groups = _groups(emb_ND, labels_N)
     inside_N = np.zeros(len(points_ND), dtype=bool)
@@ -107,26 +78,9 @@ def hulls_overlap(emb_ND: Tensor, labels_N: Tensor) -> Tensor:
     return meet_CC
 
 
-def _distances(features_ND: Tensor, prototypes_MD: Tensor) -> Tensor:
-    if not (features_ND.shape[-2] and len(prototypes_MD)):
-        raise ValueError(
-            f"needs a feature and a prototype at least; got {features_ND.shape[-2]} and {len(prototypes_MD)}"
-        )
-    distance_XM = pairwise_distance(features_ND.flatten(0, -2), prototypes_MD)
-    return distance_XM.view(*features_ND.shape[:-1], len(prototypes_MD))
-
-
-def _shares(distance_NM: Tensor) -> Tensor:
-    nearest_N = distance_NM.argmin(-1)
-    counts_M = torch.zeros_like(distance_NM[..., 0, :])
-    return counts_M.scatter_add_(-1, nearest_N, torch.ones_like(distance_NM[..., 0])) / distance_NM.shape[-2]
-
-
 def _groups(emb_ND: Tensor, labels_N: Tensor) -> tuple[Points, list[NDArray[np.int64]]]:
     """Move and scale the points into the unit ball; return them and the places of each class."""
-    if not bool(emb_ND.isfinite().all()):
-        raise ValueError("embeddings must be finite")
-    points_ND = emb_ND.double().cpu().numpy()
+    points_ND = finite(emb_ND).double().cpu().numpy()
     if len(points_ND):
         points_ND = points_ND - points_ND.mean(0)
         size = np.linalg.norm(points_ND, axis=1).max()

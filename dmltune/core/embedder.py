@@ -18,14 +18,11 @@ from dmltune.errors import UserError
 class _NoProjection(nn.Identity):
     """Identity with the attributes of a convolution, for pooling the backbone's own features."""
 
-    weight: Tensor
-
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.out_channels = channels
-        self.register_buffer(
-            "weight", torch.empty(0, dtype=torch.float32), persistent=False
-        )  # its type and device
+        # its type and device
+        self.weight = nn.Buffer(torch.empty(0, dtype=torch.float32), persistent=False)
 
 
 class Embedder(nn.Module):
@@ -37,9 +34,6 @@ class Embedder(nn.Module):
     inference mode. With `from_maps` set, inputs are results of `at_cut` for images of `side` pixels. With
     `backbone_bfloat16` set, the backbone computes in bfloat16 in training mode; all behind its map does not.
     """
-
-    mean: Tensor
-    std: Tensor
 
     def __init__(
         self,
@@ -59,12 +53,8 @@ class Embedder(nn.Module):
         self.normalise, self.frozen_bn, self.backbone_bfloat16 = normalise, frozen_bn, False
         self.cut: Cut | None = split(backbone, frozen_until, side) if frozen_until else None
         self.from_maps = False
-        self.register_buffer(
-            "mean", torch.tensor(backbone.mean, dtype=torch.float32).view(1, 3, 1, 1), persistent=False
-        )
-        self.register_buffer(
-            "std", torch.tensor(backbone.std, dtype=torch.float32).view(1, 3, 1, 1), persistent=False
-        )
+        mean, std = torch.tensor([backbone.mean, backbone.std], dtype=torch.float32).view(2, 1, 3, 1, 1)
+        self.mean, self.std = nn.Buffer(mean, persistent=False), nn.Buffer(std, persistent=False)
         self.to(memory_format=torch.channels_last)
         if self.cut is not None:
             self.cut.freeze()
@@ -95,9 +85,9 @@ class Embedder(nn.Module):
     def pooled(self, images_B3HW: Tensor, attributes: bool = False) -> tuple[Tensor, Tensor | None]:
         """Return (points before normalisation, pseudo-attributes of eq. 5.2.3 if requested)."""
         features_BDHW = self.map(images_B3HW)
-        return (
-            self.pooling.with_attributes(features_BDHW) if attributes else (self.pooling(features_BDHW), None)
-        )
+        if attributes:
+            return self.pooling.with_attributes(features_BDHW)
+        return self.pooling(features_BDHW), None
 
     def normalised(self, pooled_BD: Tensor) -> Tensor:
         return lip(pooled_BD) if self.normalise == "lip" else l2_normalise(pooled_BD)

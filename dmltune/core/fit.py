@@ -15,9 +15,8 @@ from torch import Tensor
 from dmltune.core import collectives, optimizers, precision
 from dmltune.core.geometry import covering_radius
 from dmltune.core.objective import distribute
-from dmltune.core.options import Options
 from dmltune.core.retrieval import retrieval_metrics
-from dmltune.core.run import MEASURES, BatchSource, Diverged, Progress, Run, Schedule
+from dmltune.core.run import MEASURES, BatchSource, Diverged, Options, Progress, Run, Schedule
 
 __all__ = ["MEASURES", "BatchSource", "Diverged", "Options", "Progress", "Run", "Schedule", "fit"]
 
@@ -27,21 +26,22 @@ _LOOK_EVERY = 16  # steps between two readings of the loss on an accelerator; ea
 
 
 def fit(
-    run: Run,
-    should_stop: Callable[[], bool] | None = None,
-    untrained: Mapping[str, float] | None = None,
+    run: Run, should_stop: Callable[[], bool] | None = None, untrained: Mapping[str, float] | None = None
 ) -> Iterator[Progress]:
     """Validate at step 0 (a new run only), then train, and yield after every validation until finished.
 
     Before the last `Progress` is yielded, the best weights are loaded into the embedder; `run.state()` still
     returns the live ones. A restored run that had finished yields the last one a second time. `should_stop`
-    is called between steps; rank 0's result holds for all ranks. `untrained`
-    are the MEASURES of the same network at step 0, when they are known already.
+    is called between steps; rank 0's result holds for all ranks. `untrained` are the MEASURES of the same
+    network at step 0, when they are known already.
     """
     model = distribute(run.objective)
     stop = _Stop(should_stop)
     if not run.started:
-        run.precision = _settled_precision(run)
+        run.precision = run.options.precision
+        if run.precision == "auto":
+            images, _ = run.feed.batch(run.step)
+            run.precision = precision.settled(run.objective.embedder, images.to(run.device))
         _start_pooling(run)
         run.objective.references.start(lambda per_class: _pool(run, per_class))
         run.started = True
@@ -64,7 +64,7 @@ def fit(
         run.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         if run.step < run.options.warmup_new_layers:
-            optimizers.drop_gradients(run.objective.embedder.backbone)
+            run.objective.embedder.backbone.zero_grad()  # neither weights nor moments change
         if run.options.clip_norm is not None:
             optimizers.clip_gradients(run.optimizer, run.options.clip_norm)
         run.optimizer.step()
@@ -107,10 +107,8 @@ def _measure(run: Run) -> dict[str, float]:
     _check_finite(run, float(emb_ND.sum()), "embedding")
     values = dict.fromkeys(MEASURES, 0.0)
     if collectives.rank() == 0:
-        metrics = {
-            **retrieval_metrics(emb_ND, labels_N),
-            "covering_radius": covering_radius(emb_ND, labels_N),
-        }
+        metrics = retrieval_metrics(emb_ND, labels_N)
+        metrics["covering_radius"] = covering_radius(emb_ND, labels_N)
         values = {name: metrics[name] for name in MEASURES}
     return {name: collectives.broadcast_number(value) for name, value in values.items()}
 
@@ -127,13 +125,6 @@ def _embed_validation(run: Run) -> tuple[Tensor, Tensor]:
     place_N = torch.arange(len(labels_N), device=run.device) * collectives.world_size() + collectives.rank()
     order_N = collectives.gather(place_N).argsort()
     return collectives.gather(emb_ND)[order_N], collectives.gather(labels_N)[order_N]
-
-
-def _settled_precision(run: Run) -> str:
-    if run.options.precision != "auto":
-        return run.options.precision
-    images, _ = run.feed.batch(run.step)
-    return precision.settled("auto", run.objective.embedder, images.to(run.device))
 
 
 def _start_pooling(run: Run) -> None:
@@ -196,8 +187,7 @@ class _Stop:
             return False
         # Rank 0 also sends the steps until the next exchange: the clocks of the ranks differ.
         wait = min(100, math.ceil(_POLL_SECONDS / max(1e-6, self.step_seconds))) if self.step_seconds else 1
-        answer = collectives.broadcast_number(
-            -1.0 if collectives.rank() == 0 and self.should_stop() else wait
-        )
+        stops = collectives.rank() == 0 and self.should_stop()
+        answer = collectives.broadcast_number(-1.0 if stops else wait)
         self.steps_left = int(answer)
         return answer < 0

@@ -52,9 +52,8 @@ class _Distance(torch.autograd.Function):
         if ctx.squared:
             weight_BR = grad_BR * (2 * ctx.scale)
         else:
-            weight_BR = torch.where(
-                value_BR > 0, grad_BR / value_BR, 0
-            )  # a subgradient: the norm has none at 0
+            # a subgradient: the norm has no gradient at 0
+            weight_BR = torch.where(value_BR > 0, grad_BR / value_BR, 0)
         spoilt_weight = weight_BR[ctx.spoilt]
         weight_BR[ctx.spoilt] = 0
         grad_x_BD = weight_BR.sum(-1, keepdim=True) * xc_BD - weight_BR @ yc_RD
@@ -183,3 +182,10 @@ def _blocks(indices: tuple[Tensor, ...], dim: int) -> list[tuple[Tensor, ...]]:
 def at_least_float32(x: Tensor) -> Tensor:
     """Raise half types to float32; float64 is never lowered."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def finite(emb: Tensor) -> Tensor:
+    """Return the embeddings; a ValueError if one is not finite."""
+    if not bool(emb.isfinite().all()):
+        raise ValueError("embeddings must be finite")
+    return emb

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from dmltune.core import collectives
-from dmltune.core.candidates import LANES, Best, Frame, Points, candidate_count, errors, scores
+from dmltune.core.candidates import LANES, Best, Frame, Points, candidate_count, errors, filled, scores
 from dmltune.core.close_calls import CloseCalls, by_distance, by_keys, squared_distances
 
 _TILE = 1 << 22  # scores held at once
@@ -120,10 +120,10 @@ class _Search:
         side = min(longest, max(LANES, math.isqrt(_TILE)))
         lines = side if mirrored else max(LANES, min(side, _TILE // most))
         columns = side if mirrored else min(longest, max(LANES, _TILE // min(lines, count)))
-        lines, columns = min(lines, _filled(count)), min(columns, _filled(available))
+        lines, columns = min(lines, filled(count)), min(columns, filled(available))
         left, right, tile, spare = (
-            torch.empty(_filled(n) * m, dtype=torch.float32, device=self.query.device)
-            for n, m in ((lines, width), (columns, width), *[(lines, _filled(columns))] * 2)
+            torch.empty(filled(n) * m, dtype=torch.float32, device=self.query.device)
+            for n, m in ((lines, width), (columns, width), *[(lines, filled(columns))] * 2)
         )
         open_blocks: dict[int, Best] = {}
         for start in range(0, count, lines):
@@ -178,18 +178,12 @@ class _Search:
         return Block(row_Q, index_QK.masked_fill(beyond_QK, -1), squared_QK.masked_fill(beyond_QK, torch.inf))
 
 
-def _filled(count: int) -> int:
-    return -(-count // LANES) * LANES
-
-
-def _parts(x: Tensor) -> Iterator[Tensor]:
-    return (x[at : at + (1 << 14)] for at in range(0, len(x), 1 << 14))
-
-
 def _sharded(query: Tensor, gallery: Tensor | None, depth_Q: Tensor) -> Iterator[Block]:
     """In each round every rank sends some of its queries (or all send the same) and all search."""
     points = query if gallery is None else gallery
-    finite = all(bool(part.isfinite().all()) for side in (query, points) for part in _parts(side))
+    finite = all(
+        bool(part.isfinite().all()) for side in (query, points) for part in torch.split(side, 1 << 14)
+    )
     states = collectives.gather(torch.tensor([[len(points), finite]], device=points.device)).tolist()
     if not all(fine for _, fine in states):  # on all ranks, or the others would wait
         raise ValueError("embeddings must be finite")

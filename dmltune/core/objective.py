@@ -58,9 +58,8 @@ class Objective(nn.Module):
 
     def weights_W(self) -> Tensor:
         """Return θ, the trainable weights of the embedder as one flat vector with gradient."""
-        return torch.cat(
-            [weight.reshape(-1) for weight in self.embedder.parameters() if weight.requires_grad]
-        )
+        learning = [weight for weight in self.embedder.parameters() if weight.requires_grad]
+        return torch.cat([weight.reshape(-1) for weight in learning])
 
     def _joined(self, images_B3HW: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return pooled points and attributes of all ranks, gathered in one message."""
@@ -74,9 +73,9 @@ class Objective(nn.Module):
         """Return v·J(X_gen, Y_gen) with the generated points as the whole batch; update the centres."""
         unit_BD = l2_normalise(raw_BD)
         generated_GD, labels_G = transform.generate(raw_BD, unit_BD, labels_B)
-        value: Tensor = (
-            transform.weight * self.loss(generated_GD, labels_G) if len(labels_G) else raw_BD.new_zeros(())
-        )
+        value = raw_BD.new_zeros(())
+        if len(labels_G):
+            value = transform.weight * self.loss(generated_GD, labels_G)
         transform.update_(raw_BD.detach(), unit_BD.detach(), labels_B)
         return value
 

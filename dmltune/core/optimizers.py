@@ -64,12 +64,6 @@ def build(name: str, groups: list[dict[str, Any]], **options: Any) -> torch.opti
     return cls(groups, fused=True, **options)
 
 
-def drop_gradients(module: nn.Module) -> None:
-    """Drop the gradients: the coming step changes neither weights nor moments."""
-    for weight in module.parameters():
-        weight.grad = None
-
-
 def clip_gradients(optimizer: torch.optim.Optimizer, norm: float) -> None:
     """g ← g · min(1, norm / ‖g‖), g the gradient of everything that learns as one vector."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]

@@ -20,10 +20,8 @@ _ROUNDS = 3
 _IMAGES = 8  # images of a batch that are timed on a CPU; an accelerator gets the whole batch
 
 
-def settled(wanted: str, embedder: Embedder, images_B3HW: Tensor) -> str:
-    """Return float32 or bfloat16; "auto" is measured now, and rank 0's result holds on all ranks."""
-    if wanted != "auto":
-        return wanted
+def settled(embedder: Embedder, images_B3HW: Tensor) -> str:
+    """Return float32 or bfloat16, whichever is faster now; rank 0's result holds on all ranks."""
     seconds = measured(embedder, images_B3HW)
     faster = seconds["bfloat16"] < (1 - GAIN) * seconds["float32"]
     return "bfloat16" if collectives.broadcast_number(float(faster)) else "float32"

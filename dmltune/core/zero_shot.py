@@ -39,9 +39,7 @@ def zero_shot_loss(
     # 1 + B/ridge, because Σ z = 1 and z ≥ 0.
     gram_BB = attributes_BM @ attributes_BM.mT
     same_part_BB = first_B.unsqueeze(1) == first_B
-    system_BB = torch.where(same_part_BB, gram_BB, 0) + ridge * torch.eye(
-        len(gram_BB), dtype=raised, device=gram_BB.device
-    )
+    system_BB = torch.where(same_part_BB, gram_BB, 0) + ridge * torch.eye(len(gram_BB)).to(gram_BB)
     coefficients_BD = torch.linalg.solve(system_BB, class_embeddings_CD[labels_B])
     predicted_BD = torch.where(same_part_BB, 0, gram_BB) @ coefficients_BD
     # a scale is not in the text, the authors use 9.5; the mean over B is half the sum of the text's two

@@ -67,9 +67,7 @@ def shift(images: Sequence[Pixels], size: int, margin: float, u_BK: Uniform) -> 
 
     def hats_BSS(move_B1: NDArray[np.float32]) -> NDArray[np.float32]:
         source_BS = (centred_S[None] - move_B1) / scale_B1
-        hats: NDArray[np.float32] = np.maximum(
-            0, 1 - np.abs(source_BS[:, :, None] - centred_S[None, None, :])
-        )
+        hats: NDArray[np.float32] = np.maximum(0, 1 - np.abs(source_BS[:, :, None] - centred_S))
         return hats
 
     rows_BSS, columns_BSS = hats_BSS(move_B2[:, 0:1]), hats_BSS(move_B2[:, 1:2])

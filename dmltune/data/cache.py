@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -86,8 +86,9 @@ def cached(
             with locked(folder.parent / f".{folder.name}.lock", f"building {folder.name}") as exclusive:
                 if (content := _read(folder, read)) is None:  # not built by another process meanwhile
                     limit = 0.0 if in_memory else limit_bytes()
-                    if exclusive:
-                        _sweep(folder)
+                    leftovers = folder.parent.glob(f".{folder.name}~*") if exclusive else ()
+                    for path in leftovers:  # of killed processes
+                        shutil.rmtree(path, ignore_errors=True)
                     _build(folder, build)
                     _hold(folder)
                     content = read(folder)
@@ -100,27 +101,21 @@ def cached(
 def trim(root: Path, limit: float, room: float = 0) -> None:
     """Remove entries until they and `room` more bytes fit in the limit.
 
-    The least recently used entry goes first. An entry in use is never removed.
+    The least recently used entry goes first. An entry in use is never removed. A folder without a lock beside
+    it is not an entry.
     """
     entries = []
-    for folder in _entries(root):
-        with contextlib.suppress(OSError):  # removed meanwhile
+    for place, file in ((place, file) for place, _, files in os.walk(root) for file in files):
+        if not (file.startswith(".") and file.endswith(".lock")):
+            continue
+        folder = Path(place, file[1 : -len(".lock")])
+        with contextlib.suppress(OSError):  # removed meanwhile, or not a folder
             size = sum(file.stat().st_size for file in folder.iterdir())
             entries.append((folder.stat().st_mtime_ns, size, folder))
     excess = room + sum(size for _, size, _ in entries) - limit
     for _, size, folder in sorted(entries):
         if excess > 0 and _remove(folder):
             excess -= size
-
-
-def _entries(root: Path) -> Iterator[Path]:
-    """Yield every folder with a lock beside it: others are not entries."""
-    for place, _, files in os.walk(root):
-        for file in files:
-            if file.startswith(".") and file.endswith(".lock"):
-                folder = Path(place, file[1 : -len(".lock")])
-                if folder.is_dir():
-                    yield folder
 
 
 def _read(folder: Path, read: Callable[[Path], T]) -> T | None:
@@ -200,13 +195,6 @@ def _build(folder: Path, build: Callable[[Path], None]) -> None:
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed processes left of this entry."""
-    for path in folder.parent.iterdir():
-        if path.name.startswith(f".{folder.name}~"):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _unwritable(error: OSError, root: Path) -> UserError:

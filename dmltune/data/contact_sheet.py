@@ -5,7 +5,6 @@ Legend: k classes, m images of a class.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +29,21 @@ def draw(images: ImageSet, file: Path, classes: int = 10, per_class: int = 8) ->
     chosen = [members[spread(len(members), per_class)] for members in members_of]
     width = max(map(len, chosen))
     sheet = Image.new("RGB", (GAP + width * (TILE + GAP), len(labels) * (LINE + TILE + GAP) + GAP), GROUND)
-    pen, font = ImageDraw.Draw(sheet), _font()
+    from matplotlib import get_data_path  # its font has more scripts than Pillow's
+
+    font = ImageFont.truetype(Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"), 12)
+    pen = ImageDraw.Draw(sheet)
     for row, (label, members) in enumerate(zip(labels, chosen, strict=True)):
         top = GAP + row * (LINE + TILE + GAP)
         pen.text((GAP, top), _name(images, int(label), members, sheet.width, font), INK, font)
         for column, image_HWC in enumerate(images.read(members, TILE)):
             sheet.paste(_tile(image_HWC), (GAP + column * (TILE + GAP), top + LINE))
-    _write(sheet, file)
+    try:
+        sheet.save(file, format="PNG")
+    except OSError as error:
+        raise UserError(
+            f"{file} cannot be written ({error.strerror or error}); choose another --out."
+        ) from error
     return [images.class_names[label] for label in labels]
 
 
@@ -71,18 +78,3 @@ def _name(images: ImageSet, label: int, members: Ints, width: int, font: ImageFo
     while len(name) > 1 and font.getlength(f"{name}…{count}") > width - 2 * GAP:
         name = name[:-1]
     return f"{name}…{count}"
-
-
-def _font() -> ImageFont.FreeTypeFont:
-    from matplotlib import get_data_path  # its font has more scripts than Pillow's
-
-    return ImageFont.truetype(os.path.join(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"), 12)
-
-
-def _write(sheet: Image.Image, file: Path) -> None:
-    try:
-        sheet.save(file, format="PNG")
-    except OSError as error:
-        raise UserError(
-            f"{file} cannot be written ({error.strerror or error}); choose another --out."
-        ) from error

@@ -35,7 +35,12 @@ class UnreadableImageError(Exception):
     def __init__(self, error: Exception) -> None:
         self.unidentified = isinstance(error, UnidentifiedImageError)
         self.damaged = not isinstance(error, OSError) or error.errno is None
-        super().__init__(_reason(error))
+        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, Image.DecompressionBombError):
+            text = f"it claims more than {MAX_PIXELS:,} pixels"
+        elif self.unidentified:
+            text = "not an image of a known format"
+        super().__init__(" ".join(text.split()))
 
 
 @contextlib.contextmanager
@@ -65,12 +70,3 @@ def decode(file: Path, convert: Callable[[Image.Image], Image.Image], side: int 
             return from_pil(convert(image))
     except OSError as error:
         raise UnreadableImageError(error) from error
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, Image.DecompressionBombError):
-        return f"it claims more than {MAX_PIXELS:,} pixels"
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image of a known format"
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(text.split())

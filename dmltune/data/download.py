@@ -137,7 +137,13 @@ def _fetch(
             raise ConnectionResetError("the file has changed") from error
         raise
     with answer:
-        start = _start(answer, have, tag)
+        start = 0  # of the bytes in this answer
+        if answer.status == 206:
+            sent = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+            if not sent or int(sent[1]) != have:
+                tag.unlink(missing_ok=True)  # the next attempt starts at 0
+                raise http.client.HTTPException("the server sent another range than the requested one")
+            start = have
         length = answer.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None
         if None not in (size, total) and size != total:
@@ -165,17 +171,6 @@ def _receive(answer: Any, stream: IO[bytes], done: int, total: int | None, progr
             progress(done, total or 0)
     if total is not None and done < total:
         raise ConnectionResetError(f"the connection ended after {amount(done)} of {amount(total)}")
-
-
-def _start(answer: Any, have: int, tag: Path) -> int:
-    """Return where the bytes of this answer start: after those of the part, or at 0."""
-    if answer.status != 206:
-        return 0
-    sent = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    if not sent or int(sent[1]) != have:
-        tag.unlink(missing_ok=True)  # the next attempt starts at 0
-        raise http.client.HTTPException("the server sent another range than the requested one")
-    return have
 
 
 def _write_tag(answer: Any, tag: Path) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from dmltune.data import augment as augmentations
 from dmltune.data.cache import cache_folder, cached
-from dmltune.data.feed import Batch, ImageFeed
+from dmltune.data.feed import Batch, ImageFeed, chunks
 from dmltune.data.files import amount
 from dmltune.data.images import ImageSet, Ints
 from dmltune.data.packed import at_size
@@ -100,19 +100,16 @@ class MapFeed(ImageFeed):
         # The images are not read: no thread, no packed copy.
         super().__init__(train, split, **(settings | {"prefetch": 0, "cache": "none"}))
         self._maps = maps
-        self._augmentation = augmentations.Augmentation(
-            1, augmentations.none
-        )  # its random number chooses the view
+        # its random number chooses the view
+        self._augmentation = augmentations.Augmentation(1, augmentations.none)
 
     def validation(self) -> Iterator[Batch]:
         """Yield this rank's validation maps, as `ImageFeed.validation` does images."""
         _, labels_N = np.unique(self._images.labels_N[self._validation_N], return_inverse=True)
-        mine = np.arange(self.rank, len(labels_N), self.world)
-        for places_B in np.split(mine, range(256, len(mine), 256)):
-            if len(places_B):
-                images_B = self._validation_N[places_B]
-                maps = self._maps.read(images_B, np.zeros_like(images_B))
-                yield maps, torch.from_numpy(labels_N[places_B])
+        for places in chunks(range(self.rank, len(labels_N), self.world), 256):
+            images_B = self._validation_N[places]
+            maps = self._maps.read(images_B, np.zeros_like(images_B))
+            yield maps, torch.from_numpy(labels_N[places])
 
     def _augmented(self, chosen_B: Ints, u_BK: augmentations.Uniform) -> Batch:
         views_B = np.zeros_like(chosen_B)
@@ -125,14 +122,18 @@ class MapFeed(ImageFeed):
 def _compute(imageset: ImageSet, views: Views, prefix: Callable[[Tensor], Tensor], folder: Path) -> None:
     augmentation = augmentations.load(views.augment)
     images, dtype = at_size(imageset, views.size), TYPES[views.dtype]
+    size, margin = views.size, images.margin
     shape: list[int] = []
     with (folder / "maps").open("wb") as stream:
         for view in range(1 + views.augmented):
             # for the whole set: the numbers of an image do not depend on the chunks
             u_NK = generator(0, VIEWS, view).random((len(images), augmentation.numbers))
-            for start in range(0, len(images), CHUNK):
-                chosen = np.arange(start, min(start + CHUNK, len(images)))
-                pixels = _pixels(images, chosen, views, augmentation, u_NK if view else None)
+            for chosen in chunks(range(len(images)), CHUNK):
+                if view:
+                    pixels = augmentation.apply(images.read(chosen), size, margin, u_NK[chosen])
+                else:
+                    evaluated = images.read(chosen, math.ceil(size * margin))
+                    pixels = augmentations.evaluation_pixels(evaluated, size, margin)
                 maps = prefix(augmentations.to_tensor(pixels))
                 rows = (maps.movedim(1, -1) if maps.dim() == 4 else maps).to("cpu", dtype).contiguous()
                 if not rows.isfinite().all():
@@ -145,19 +146,6 @@ def _compute(imageset: ImageSet, views: Views, prefix: Callable[[Tensor], Tensor
                     _announce(imageset, views, math.prod(shape) * dtype.itemsize)
                 stream.write(rows.view(torch.uint8).numpy().data)
     (folder / "shape.json").write_text(json.dumps(shape))
-
-
-def _pixels(
-    images: ImageSet,
-    chosen: Ints,
-    views: Views,
-    augmentation: augmentations.Augmentation,
-    u_NK: augmentations.Uniform | None,
-) -> Any:
-    if u_NK is None:
-        side = math.ceil(views.size * images.margin)
-        return augmentations.evaluation_pixels(images.read(chosen, side), views.size, images.margin)
-    return augmentation.apply(images.read(chosen), views.size, images.margin, u_NK[chosen])
 
 
 def _announce(imageset: ImageSet, views: Views, size: int) -> None:

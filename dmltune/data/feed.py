@@ -6,7 +6,7 @@ with channels-last strides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -108,7 +108,7 @@ class ImageFeed:
             images, labels = self._augmented(chosen_P[p], u_PK[p])
             return images, labels, torch.from_numpy(slots_P[p])
 
-        batches = map(load, _chunks(mine, _evaluation_batch(self.size)))
+        batches = map(load, chunks(mine, _evaluation_batch(self.size)))
         return batches if self._thread is None else _ahead(batches, self._thread)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ def evaluation_batches(
     chosen_N = np.asarray(indices, dtype=np.int64)
     labels_N = imageset.labels_N[chosen_N] if labels is None else labels
     side = int(np.ceil(size * imageset.margin))
-    for positions in _chunks(range(len(chosen_N)), batch_size or _evaluation_batch(size)):
+    for positions in chunks(range(len(chosen_N)), batch_size or _evaluation_batch(size)):
         images = imageset.read(chosen_N[positions], side)
         pixels_BHWC = augmentations.evaluation_pixels(images, size, imageset.margin)
         yield augmentations.to_tensor(pixels_BHWC), torch.from_numpy(labels_N[positions])
@@ -157,14 +157,13 @@ def _evaluation_batch(size: int) -> int:
     return min(256, max(16, 64 * 128**2 // size**2))
 
 
-def _chunks(positions: range, length: int) -> Iterable[range]:
+def chunks(positions: range, length: int) -> Iterable[range]:
     return (positions[start : start + length] for start in range(0, len(positions), length))
 
 
 def _ahead(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
     """Yield the items; each is prepared in the background while the one before is used."""
-    next_item: Callable[[], T | None] = lambda: next(items, None)  # noqa: E731
-    pending = thread.submit(next_item)
+    pending: Future[T | None] = thread.submit(next, items, None)
     while (item := pending.result()) is not None:
-        pending = thread.submit(next_item)
+        pending = thread.submit(next, items, None)
         yield item

@@ -1,4 +1,4 @@
-"""Open and lock files, and turn errors of the system into user errors."""
+"""Open and lock files and temporary folders, and turn errors of the system into user errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,14 +76,7 @@ def locked(file: Path, task: str, patience: float | None = None) -> Iterator[boo
     if os.path.lexists(file) and not os.path.isfile(file):
         raise UserError(f"the lock {file} must be a regular file; remove it.")
     lock = FileLock(file, poll_interval=POLL_SECONDS)
-    exclusive = _acquire(lock, task, patience)
-    try:
-        yield exclusive
-    finally:
-        lock.release()
-
-
-def _acquire(lock: FileLock, task: str, patience: float | None) -> bool:
+    exclusive = True
     try:
         lock.acquire(timeout=PATIENCE_SECONDS if patience is None else patience)
     except Timeout as timeout:
@@ -93,5 +87,47 @@ def _acquire(lock: FileLock, task: str, patience: float | None) -> bool:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        return False
-    return True
+        exclusive = False
+    try:
+        yield exclusive
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def workspace(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder in `.NAME.partial` beside `folder`, removed after the block.
+
+    The caller renames it, or parts of it, to keep them. What a killed process left is removed. While another
+    process is in its block, this one is refused.
+    """
+    place = folder.with_name(f".{folder.name}.partial")
+    with contextlib.ExitStack() as stack:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            if place.is_symlink():
+                raise OSError(None, "it is a link")
+            stack.enter_context(locked(place / "lock", f"at work in {place}", patience=0))
+            _clear(place)
+            (place / "new").mkdir()
+        except OSError as error:
+            raise UserError(
+                f"{place} must be a folder that can be made and written ({error.strerror}); choose another"
+                " place or remove what is there."
+            ) from error
+        try:
+            yield place / "new"
+        finally:
+            _clear(place)
+            with contextlib.suppress(OSError):  # another process has entered it
+                (place / "lock").unlink()
+                place.rmdir()
+
+
+def _clear(place: Path) -> None:
+    """Remove all entries but the lock."""
+    for entry in place.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != "lock":
+            entry.unlink()

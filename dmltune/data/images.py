@@ -66,16 +66,21 @@ class ImageSet:
         """Return the set of the first `count` classes, for quick trials and tests."""
         if count is None or count >= self.num_classes:
             return self
-        chosen_N = np.flatnonzero(self.labels_N < count)
+        return replace(
+            self.at(np.flatnonzero(self.labels_N < count)),
+            class_names=self.class_names[:count],
+            fingerprint=f"{self.fingerprint}-{count}",
+            key=self.key and f"{self.key}-{count}",
+        )
+
+    def at(self, chosen_N: Ints) -> ImageSet:
+        """Return the set of some images, with the classes, the fingerprint and the key of the whole."""
         return replace(
             self,
             labels_N=self.labels_N[chosen_N],
-            class_names=self.class_names[:count],
-            fingerprint=f"{self.fingerprint}-{count}",
             reader=lambda indices, side: self.reader(chosen_N[indices], side),
             category_N=None if self.category_N is None else self.category_N[chosen_N],
             query_N=None if self.query_N is None else self.query_N[chosen_N],
-            key=self.key and f"{self.key}-{count}",
         )
 
 

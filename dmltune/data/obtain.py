@@ -8,14 +8,52 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
 from dmltune.data.archives import require_room
 from dmltune.data.download import arrived, download, verify_file
 from dmltune.data.files import amount
-from dmltune.data.sources import RELEASES, File, Release
 from dmltune.errors import UserError
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz")
 Progress = Callable[[str, int, int], None]  # activity, bytes done, all bytes (0: not known)
+
+
+@dataclass(frozen=True)
+class File:
+    """A published file; its checksum is "md5:…", "sha256:…" or not known."""
+
+    name: str
+    url: str = ""
+    size: int | None = None
+    checksum: str = ""
+    place: str = "."
+
+
+@dataclass(frozen=True)
+class Release:
+    """One of the published forms of a data set, which needs all of `files`."""
+
+    home: str
+    files: tuple[File, ...]
+    packed: tuple[str, ...] = ()
+
+    @property
+    def fetchable(self) -> bool:
+        return all(file.url for file in self.files)
+
+
+RELEASES: dict[str, tuple[Release, ...]] = {
+    name: tuple(
+        Release(
+            release["home"],
+            tuple(File(**file) for file in release["files"]),
+            tuple(release.get("packed", ())),
+        )
+        for release in releases
+    )
+    for name, releases in YAML(typ="safe").load(Path(__file__).with_name("sources.yaml")).items()
+}
 
 
 @dataclass(frozen=True)
@@ -95,8 +133,8 @@ def given(name: str, archive: Path, progress: Progress | None) -> Pieces:
                 f" them into one folder. They are at {release.home}."
             )
         if archive.name in names or (archive.is_dir() and not missing):
-            pieces = tuple(Piece(beside / file.name, file) for file in release.files)
-            return Pieces(pieces, tuple(_verified(piece, progress) for piece in pieces))
+            notes = tuple(_verified(beside / file.name, file, progress) for file in release.files)
+            return Pieces(tuple(Piece(beside / file.name, file) for file in release.files), notes)
     if archive.is_dir():
         raise UserError(f"{archive} lacks files of every release of {name}: {by_hand(name)}")
     return Pieces((Piece(archive),), (f"{archive.name} is not a published file: its checksum is not known",))
@@ -121,12 +159,9 @@ def step(progress: Progress | None, what: str) -> Callable[[int, int], None] | N
     return None if progress is None else lambda done, total: progress(what, done, total)
 
 
-def _verified(piece: Piece, progress: Progress | None) -> str:
-    assert piece.file is not None
+def _verified(path: Path, file: File, progress: Progress | None) -> str:
     try:
-        verify_file(
-            piece.path, piece.file.checksum, piece.file.size, step(progress, f"verify {piece.path.name}")
-        )
+        verify_file(path, file.checksum, file.size, step(progress, f"verify {path.name}"))
     except UserError as error:
         raise UserError(f"{error} If it is an archive of your own, rename it.") from error
-    return f"{piece.path.name} " + ("is as published" if piece.file.checksum else "has no published checksum")
+    return f"{path.name} " + ("is as published" if file.checksum else "has no published checksum")

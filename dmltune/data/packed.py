@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import PIL
-from numpy.typing import NDArray
 
 from dmltune.data.cache import cache_folder, cached, limit_bytes, memory_folder, trim
 from dmltune.data.files import amount
@@ -39,8 +38,6 @@ SPARE = 1.1  # required room over the estimate
 LOGGED_SECONDS = 2.0  # packing that takes longer is logged, and then every LOG_EVERY seconds
 LOG_EVERY = 60.0
 
-Shapes = NDArray[np.int32]
-
 
 def at_size(imageset: ImageSet, size: int, mode: str | None = None) -> ImageSet:
     """Return the images with the shorter side that `size` pixels need (256 for 227).
@@ -53,64 +50,43 @@ def at_size(imageset: ImageSet, size: int, mode: str | None = None) -> ImageSet:
             when the last one that uses it ends.
     none    the files are read and scaled each time.
     """
-    mode = _validated(mode)
-    if not imageset.key or not len(imageset):
-        return imageset
-    side = math.ceil(size * imageset.margin)
-    if mode == "none":
-        return imageset.with_reader(lambda indices, hint: imageset.read(indices, side))
-    entry = f"{imageset.name}-{imageset.part}-{side}px-{imageset.key}-v{VERSION}-pillow{PIL.__version__}"
-    in_memory = mode == "memory"
-    before = (memory_folder() if in_memory else cache_folder()) / entry  # it may be damaged
-    return cached(
-        entry,
-        lambda folder: _pack(imageset, side, before, folder, in_memory),
-        lambda folder: _open(imageset, folder),
-        in_memory,
-    )
-
-
-def _estimate(imageset: ImageSet, side: int) -> tuple[float, float]:
-    """Return the bytes, and the seconds of one thread, of packing the set, from a few images."""
-    few = np.linspace(0, len(imageset) - 1, min(SAMPLE, len(imageset)), dtype=np.int64)
-    start = time.perf_counter()
-    sizes = [image_HWC.nbytes for image_HWC in imageset.read(few, side)]
-    each = len(imageset) / len(few)
-    return sum(sizes) * each, (time.perf_counter() - start) * each
-
-
-def _validated(mode: str | None) -> str:
     mode = mode or os.environ.get("DMLTUNE_IMAGE_CACHE") or MODES[0]
     if mode not in MODES:
         raise UserError(
             f"the image cache must be one of {', '.join(MODES)}; got '{mode}'{nearest(mode, MODES)}"
         )
-    return mode
+    if not imageset.key or not len(imageset):
+        return imageset
+    side = math.ceil(size * imageset.margin)
+    if mode == "none":
+        return imageset.with_reader(lambda indices, hint: imageset.read(indices, side))
+    in_memory = mode == "memory"
+    root = memory_folder() if in_memory else cache_folder()
+    entry = f"{imageset.name}-{imageset.part}-{side}px-{imageset.key}-v{VERSION}-pillow{PIL.__version__}"
+    return cached(
+        entry,
+        lambda folder: _pack(imageset, side, root, folder, in_memory),
+        lambda folder: _open(imageset, folder),
+        in_memory,
+    )
 
 
-def _pack(imageset: ImageSet, side: int, before: Path, folder: Path, in_memory: bool) -> None:
-    count, each = len(imageset), _per_shard(len(imageset))
-    shapes_N3 = np.zeros((count, 3), dtype=np.int32)
-    missing = list(range(0, count, each))
-    for first in _link_sound_shards(before, folder, shapes_N3):
-        missing.remove(first)
-    chunks = [
-        range(start, min(start + CHUNK, first + each, count))
-        for first in missing
-        for start in range(first, min(first + each, count), CHUNK)
-    ]
-    threads = len(os.sched_getaffinity(0))
-    total, (size, seconds) = sum(map(len, chunks)), _estimate(imageset, side)
-    size, seconds = size * total / count, seconds * total / count / threads
+def _pack(imageset: ImageSet, side: int, root: Path, folder: Path, in_memory: bool) -> None:
+    total, each, threads = len(imageset), _per_shard(len(imageset)), len(os.sched_getaffinity(0))
+    sampled = np.linspace(0, total - 1, min(SAMPLE, total), dtype=np.int64)
+    start = time.perf_counter()
+    size = sum(image_HWC.nbytes for image_HWC in imageset.read(sampled, side)) * total / len(sampled)
+    seconds = (time.perf_counter() - start) * total / len(sampled) / threads
     what = f"packing {total:,} images of {imageset.name} ({imageset.part}) at {side} px"
-    root = before.parent
     _make_room(what, size, root, in_memory)
     logged = seconds > LOGGED_SECONDS
     if logged:
         logger.info("%s, %s in %s: about %s …", what, amount(size), root, _duration(seconds))
+    shapes_N3 = np.zeros((total, 3), dtype=np.int32)
+    chunks = [range(first, min(first + CHUNK, total)) for first in range(0, total, CHUNK)]
     done, due, start = 0, time.perf_counter() + LOG_EVERY, time.perf_counter()
     for chunk, images in zip(chunks, _decoded(imageset, side, chunks, threads), strict=True):
-        with (folder / _shard_name(chunk.start // each)).open("ab") as stream:
+        with (folder / f"shard-{chunk.start // each:03d}").open("ab") as stream:
             for index, image_HWC in zip(chunk, images, strict=True):
                 shapes_N3[index] = image_HWC.shape
                 stream.write(np.ascontiguousarray(image_HWC).data)
@@ -146,14 +122,18 @@ def _decoded(imageset: ImageSet, side: int, chunks: list[range], threads: int) -
 
 
 def _open(imageset: ImageSet, folder: Path) -> ImageSet:
-    shapes_N3 = _index(folder, len(imageset))
+    content = (folder / "index").read_bytes()
+    checksum, payload = content[:32], content[32:]
+    if hashlib.sha256(payload).digest() != checksum or len(payload) != 12 * len(imageset):
+        raise ValueError(f"{folder}: the index is damaged")
+    shapes_N3 = np.frombuffer(payload, dtype=np.int32).reshape(-1, 3)
     each = _per_shard(len(imageset))
     sizes_N = shapes_N3.prod(axis=1, dtype=np.int64)
     shards, starts_N = [], np.empty(len(sizes_N), dtype=np.int64)  # where an image starts in its shard
     for first in range(0, len(sizes_N), each):
         ends = np.cumsum(sizes_N[first : first + each])
         starts_N[first : first + each] = ends - sizes_N[first : first + each]
-        shard = folder / _shard_name(first // each)
+        shard = folder / f"shard-{first // each:03d}"
         if shard.stat().st_size != ends[-1]:
             raise ValueError(f"{shard} does not have the size that the index says")
         shards.append(np.asarray(np.memmap(shard, dtype=np.uint8, mode="r")))
@@ -171,34 +151,6 @@ def _open(imageset: ImageSet, folder: Path) -> ImageSet:
     return imageset.with_reader(read)
 
 
-def _index(folder: Path, count: int) -> Shapes:
-    content = (folder / "index").read_bytes()
-    checksum, payload = content[:32], content[32:]
-    if hashlib.sha256(payload).digest() != checksum or len(payload) != 12 * count:
-        raise ValueError(f"{folder}: the index is damaged")
-    return np.frombuffer(payload, dtype=np.int32).reshape(count, 3)
-
-
-def _link_sound_shards(before: Path, folder: Path, shapes_N3: Shapes) -> Iterator[int]:
-    """Take over the complete shards of a damaged entry; yield the first image of each."""
-    try:
-        known_N3 = _index(before, len(shapes_N3))
-    except (OSError, ValueError):
-        return
-    each = _per_shard(len(shapes_N3))
-    for first in range(0, len(shapes_N3), each):
-        shapes = known_N3[first : first + each]
-        name = _shard_name(first // each)
-        try:
-            if (before / name).stat().st_size != shapes.prod(axis=1, dtype=np.int64).sum():
-                continue
-            os.link(before / name, folder / name)
-        except OSError:
-            continue
-        shapes_N3[first : first + each] = shapes
-        yield first
-
-
 def _make_room(what: str, size: float, root: Path, in_memory: bool) -> None:
     trim(root, 0.0 if in_memory else limit_bytes(), room=size)
     free = shutil.disk_usage(root).free
@@ -213,10 +165,6 @@ def _make_room(what: str, size: float, root: Path, in_memory: bool) -> None:
 def _per_shard(count: int) -> int:
     """Return the images in a shard, a multiple of CHUNK."""
     return max(SHARD, CHUNK * math.ceil(count / MOST_SHARDS / CHUNK))
-
-
-def _shard_name(number: int) -> str:
-    return f"shard-{number:03d}"
 
 
 def _duration(seconds: float) -> str:

@@ -53,8 +53,7 @@ class Pairs:
         media_M2, place_F = np.unique(both, axis=0, return_inverse=True)
         emb_MD = _means(emb_FD, place_F.ravel(), len(media_M2))
         emb_TD = _means(emb_MD, media_M2[:, 0], int(self.template_F.max()) + 1)
-        lengths_T1: NDArray[np.floating] = np.linalg.norm(emb_TD, axis=1, keepdims=True)
-        unit_TD: NDArray[np.floating] = emb_TD / lengths_T1
+        unit_TD: NDArray[np.floating] = emb_TD / np.linalg.norm(emb_TD, axis=1, keepdims=True)
         return unit_TD
 
 
@@ -143,8 +142,7 @@ def pair_images(pairs: Pairs, listed: Path) -> ImageSet:
     """Return the files as a set of one class; a missing file is a UserError."""
     paths = [str(file.absolute()) for file in pairs.files]
     labels_N = np.zeros(len(paths), dtype=np.int64)
-    listing = SOURCE.listing("test", listed.parent, paths, labels_N, ("",), within=Path("/"), listed=listed)
-    return listing.image_set()
+    return SOURCE.listing("test", listed.parent, listed, paths, labels_N, ("",)).image_set()
 
 
 def scores(pairs: Pairs, emb_FD: NDArray[np.floating]) -> NDArray[np.floating]:

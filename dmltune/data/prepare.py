@@ -17,11 +17,9 @@ from typing import get_args
 from dmltune.data import catalog
 from dmltune.data.archives import LIMITS, Limits, require_room, unpack
 from dmltune.data.catalog._files import Source
-from dmltune.data.files import user_errors
+from dmltune.data.files import user_errors, workspace
 from dmltune.data.images import ImageSet, Part
-from dmltune.data.obtain import Pieces, Progress, by_hand, fetchable, fetched, given, step
-from dmltune.data.sources import RELEASES
-from dmltune.data.workspace import workspace
+from dmltune.data.obtain import RELEASES, Pieces, Progress, by_hand, fetchable, fetched, given, step
 from dmltune.errors import UserError
 
 DEEPEST = 3  # folders around a data set in an archive
@@ -109,9 +107,7 @@ def _made(name: str, source: Source, place: Path, pieces: Pieces, progress: Prog
         raise UserError(f"{pieces.names} must have a folder with {lists}, and has none: {by_hand(name)}")
     for inner in {inner for release in RELEASES.get(name, ()) for inner in release.packed}:
         if (folder / inner).is_file():
-            limits = Limits(
-                total=LIMITS.room(pieces.size)
-            )  # an archive inside shares the limit of the outer one
+            limits = Limits(total=LIMITS.room(pieces.size))  # shared with the outer archive
             unpack(folder / inner, (folder / inner).parent, limits, step(progress, f"unpack {inner}"))
             (folder / inner).unlink()
     whole = place / source.folders[0]

@@ -6,7 +6,6 @@ Legend: N images, B batch, C classes, k classes in a batch, m samples of a class
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Protocol
 
 import numpy as np
 
@@ -24,12 +23,6 @@ def generator(seed: int, purpose: int, count: int) -> np.random.Generator:
     return np.random.default_rng((seed, purpose, count))
 
 
-class BatchSampler(Protocol):
-    def batch(self, step: int) -> Ints:
-        """Return indices into `labels_N`, (B,)."""
-        ...
-
-
 def sampler(
     labels_N: Ints,
     batch_size: int,
@@ -37,8 +30,8 @@ def sampler(
     seed: int,
     category_N: Ints | None = None,
     categories: int | None = None,
-) -> BatchSampler:
-    """Return a sampler.
+) -> MPerClass | RandomImages | TwoCategories:
+    """Return a sampler, whose `batch(step)` returns indices into `labels_N`, (B,).
 
     With `samples_per_class` = 0 images are random, or, with 2 `categories`, all images of a class are taken.
     """
@@ -61,7 +54,11 @@ class MPerClass:
     """
 
     def __init__(self, labels_N: Ints, batch_size: int, samples_per_class: int, seed: int) -> None:
-        _require_sizes(batch_size, samples_per_class)
+        sizes = f"got {batch_size} and {samples_per_class}."
+        if batch_size < 1 or samples_per_class < 1:
+            raise UserError(f"batch_size and samples_per_class must be at least 1; {sizes}")
+        rule = f"batch_size must be a multiple of samples_per_class; {sizes}"
+        _require_multiple(batch_size, samples_per_class, rule)
         self.classes_C = np.unique(labels_N)
         self.per_batch = batch_size // samples_per_class
         self.samples_per_class = samples_per_class
@@ -75,8 +72,9 @@ class MPerClass:
         self._images = images_of_classes(labels_N)
 
     def batch(self, step: int) -> Ints:
-        rng = generator(self.seed, CLASS_SAMPLES, step)
-        return np.concatenate([self._samples(rng, position) for position in self.classes_of(step)])
+        rng, m = generator(self.seed, CLASS_SAMPLES, step), self.samples_per_class
+        classes = [self._images[position] for position in self.classes_of(step)]
+        return np.concatenate([rng.choice(images, m, replace=len(images) < m) for images in classes])
 
     def classes_of(self, step: int) -> Ints:
         """Return the k classes of a batch, as positions in `classes_C`."""
@@ -102,10 +100,6 @@ class MPerClass:
         repeated = np.isin(head, before)
         return np.concatenate([head[~repeated], head[repeated], tail])
 
-    def _samples(self, rng: np.random.Generator, position: int) -> Ints:
-        images, m = self._images[position], self.samples_per_class
-        return rng.choice(images, m, replace=len(images) < m)
-
 
 class RandomImages:
     """All images in a new random order in every epoch; the incomplete batch is dropped."""
@@ -129,15 +123,6 @@ def images_of_classes(labels_N: Ints) -> list[Ints]:
     return np.split(np.argsort(labels_N, kind="stable"), np.cumsum(sizes_C)[:-1])
 
 
-def _require_sizes(batch_size: int, samples_per_class: int) -> None:
-    if batch_size < 1 or samples_per_class < 1:
-        raise UserError(
-            f"batch_size and samples_per_class must be at least 1; got {batch_size} and {samples_per_class}."
-        )
-    rule = "batch_size must be a multiple of samples_per_class; got {} and {}."
-    _require_multiple(batch_size, samples_per_class, rule.format(batch_size, samples_per_class))
-
-
 def _require_multiple(batch_size: int, step: int, rule: str) -> None:
     if excess := batch_size % step:
         below, above = batch_size - excess, batch_size - excess + step
@@ -147,13 +132,11 @@ def _require_multiple(batch_size: int, step: int, rule: str) -> None:
 class TwoCategories:
     """Hard batches (seed 004, appendix A) of two categories, a half each.
 
-    Classes of one category look alike.
-
     Every pair of categories occurs once a round, in a new random order; an epoch of the paper is 5 rounds of
     the 66 pairs of SOP, or 2 of the 253 of In-Shop. A class is in the category of its first image. Category
     −1 is "not known": where such classes exist (VehicleID), half of every batch is from them and half from
     one known category. A category then occurs as often in a round as its images fill half a batch, at least
-    once: Σ_c 2 N_c / B batches.
+    once: Σ_c 2 N_c / B batches. The batches are hard because classes of one category look alike.
 
     The classes of a half are random, each with m distinct images, or (m = 0) with all of its images until the
     half is full; the last class is cut. In a category or class that is too small, no class or image is
@@ -165,7 +148,14 @@ class TwoCategories:
     ) -> None:
         if category_N is None:
             raise UserError("batches of 2 categories need a data set with categories; leave categories out.")
-        _require_halves(batch_size, samples_per_class)
+        if batch_size < 2 or samples_per_class < 0:
+            raise UserError(
+                "with 2 categories batch_size must be at least 2 and samples_per_class at least 0;"
+                f" got {batch_size} and {samples_per_class}."
+            )
+        step = 2 * max(1, samples_per_class)
+        rule = "even" if step == 2 else f"a multiple of 2 × samples_per_class = {step}"
+        _require_multiple(batch_size, step, f"with 2 categories batch_size must be {rule}; got {batch_size}.")
         self.half, self.samples_per_class, self.seed = batch_size // 2, samples_per_class, seed
         images = images_of_classes(labels_N)
         category_C = category_N[[members[0] for members in images]]
@@ -218,14 +208,3 @@ class TwoCategories:
 def _in_turns(rng: np.random.Generator, items: int, count: int) -> Ints:
     """Return `count` of 0 … items − 1 in random orders, one after the other."""
     return np.concatenate([rng.permutation(items) for _ in range(-(-count // items))])[:count]
-
-
-def _require_halves(batch_size: int, samples_per_class: int) -> None:
-    if batch_size < 2 or samples_per_class < 0:
-        raise UserError(
-            "with 2 categories batch_size must be at least 2 and samples_per_class at least 0;"
-            f" got {batch_size} and {samples_per_class}."
-        )
-    step = 2 * max(1, samples_per_class)
-    rule = "even" if step == 2 else f"a multiple of 2 × samples_per_class = {step}"
-    _require_multiple(batch_size, step, f"with 2 categories batch_size must be {rule}; got {batch_size}.")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from dmltune.data import catalog
+from dmltune.data.catalog._files import Source
 from dmltune.data.images import Part
-from dmltune.data.obtain import files_of_releases
-from dmltune.data.sources import RELEASES
+from dmltune.data.obtain import RELEASES, files_of_releases
 from dmltune.errors import UserError
 
 State = Literal["found", "made", "missing", "yours"]
@@ -45,7 +45,7 @@ def survey(root: Path | None = None, names: Sequence[str] = ()) -> Iterator[Data
 
 def _entry(name: str, root: Path | None) -> DatasetEntry:
     module = importlib.import_module(f"{catalog.__name__}.{name}")
-    about = _first_sentence(module.__doc__ or "")
+    about = " ".join((module.__doc__ or "").split()).split(". ")[0].rstrip(".")  # the first sentence
     if name == "own":
         return DatasetEntry(name, about, "yours", None, None, get="data.name=own data.path=./photos")
     source = getattr(module, "SOURCE", None)
@@ -77,13 +77,6 @@ def _how(name: str) -> str:
 
 def _folder(source: object, root: Path | None) -> Path | None:
     """Return the folder with the lists; faces have no lists, and return the data root."""
-    from dmltune.data.catalog._files import Source
-
     if not isinstance(source, Source):
         return None
     return (source.find(root) if source.layouts else source.base(root)).absolute()
-
-
-def _first_sentence(text: str) -> str:
-    """Return the first sentence: `CUB-200-2011: 11,788 photos of 200 birds`."""
-    return " ".join(text.split()).split(". ")[0].rstrip(".")

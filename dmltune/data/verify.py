@@ -101,10 +101,8 @@ def verify(name: str, root: Path | None = None, workers: int | None = None, **op
     for images, part_files in listed.values():
         if not part_files:
             total += len(images)
-            starts = range(0, len(images), CHUNK)
-            jobs += [
-                partial(_read_images, images, range(len(images))[at : at + CHUNK], faults) for at in starts
-            ]
+            places = range(len(images))
+            jobs += [partial(_read_images, images, places[at : at + CHUNK], faults) for at in places[::CHUNK]]
     yield Step(0, total)
     done = 0
     pool = ThreadPoolExecutor(workers or len(os.sched_getaffinity(0)))
@@ -119,8 +117,13 @@ def verify(name: str, root: Path | None = None, workers: int | None = None, **op
         broken = ((file, states[file]) for file in part_files)
         faults += [Fault(part, state.kind, file, state.text) for file, state in broken if state.kind]
     faults += _in_both(listed["train"][1], listed["test"][1], states)
+    faults += [
+        Fault(part, "count", None, f"{have:,} {what} are listed; {whole:,} were published")
+        for part, (images, _) in listed.items()
+        for have, whole, what in catalog.counts(images)
+        if have != whole
+    ]
     halves = tuple(_half(images) for images, _ in listed.values())
-    faults += [fault for half in halves for fault in _count_faults(half)]
     folder = Path(os.path.commonpath([file.absolute().parent for file in files])) if files else None
     yield Step(total, total, VerificationReport(name, folder, halves, tuple(faults)))
 
@@ -188,13 +191,3 @@ def _half(images: ImageSet) -> Half:
     whole = catalog.published(images.name).get(images.part, (None, None))
     alone = int((np.bincount(images.labels_N) == 1).sum())
     return Half(images.part, len(images), images.num_classes, *whole, alone)
-
-
-def _count_faults(half: Half) -> Iterator[Fault]:
-    """Yield a fault for a number of images or classes that is not as published."""
-    for have, whole, what in (
-        (half.images, half.published_images, "images"),
-        (half.classes, half.published_classes, "classes"),
-    ):
-        if whole is not None and have != whole:
-            yield Fault(half.part, "count", None, f"{have:,} {what} are listed; {whole:,} were published")

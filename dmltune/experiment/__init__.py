@@ -5,7 +5,7 @@ problems, tree   messages about broken rules; nested values and how layers are l
 files/           read YAML with line numbers; find named files and follow `extends`
 schema/          the typed sections, parameters of components by their signatures, rules between keys
 space/           one varying key, the language of `require`, the search space
-preparation, model, validation      a tree → an Experiment, and the validation of its whole space
+model, validation   a tree → an Experiment, and the validation of its whole space
 loading, job     load_experiment, spaces, load_job: files and overrides, errors with file and line
 """
 

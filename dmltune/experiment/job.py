@@ -19,10 +19,6 @@ JOBS = "jobs"
 _TIME = re.compile(r"(?=.*[1-9])(?:\d+(?:\.\d+)?[dhms])+")
 
 
-def _list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _override(text: str) -> str:
     if "=" not in text.strip("="):
         raise ValueError("an override is key=value, such as max_steps=300")
@@ -46,6 +42,7 @@ def _ray_environment(environment: dict[str, Any]) -> dict[str, Any]:
 
 
 Text = Annotated[str, Field(min_length=1)]
+AsList = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
 
 
 class Job(Section):
@@ -58,7 +55,7 @@ class Job(Section):
     time: str | None = None
     workers: Count = 1
     concurrent: Count | None = None
-    overrides: Annotated[list[Annotated[str, AfterValidator(_override)]], BeforeValidator(_list)] = []
+    overrides: Annotated[list[Annotated[str, AfterValidator(_override)]], AsList] = []
     data_root: Text | None = None
     store: Text | None = None
     runtime_env: Annotated[dict[str, Any], AfterValidator(_ray_environment)] = {}

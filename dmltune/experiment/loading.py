@@ -11,15 +11,15 @@ from typing import Any
 from dmltune.errors import UserError, printable
 from dmltune.experiment import tree as trees
 from dmltune.experiment.files import places
-from dmltune.experiment.files.document import Document
+from dmltune.experiment.files.document import Document, read_value, unreadable
 from dmltune.experiment.model import Experiment, build
-from dmltune.experiment.overrides import parse_override, shown_override
 from dmltune.experiment.problems import Path, Problem, kind_of, one_line
 from dmltune.experiment.space.expression import ExpressionError, compile_expression
 from dmltune.experiment.space.parameter import Parameter
 from dmltune.experiment.validation import lay_reference_point, validate_space
 
 OVERRIDE_RANK = 1000  # above every file
+LONGEST_OVERRIDE = 10_000
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,38 @@ def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> 
     return experiment
 
 
+def shown_override(text: str) -> str:
+    """Return an override as messages show it."""
+    return f"override '{one_line(text, 100)}'"
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Return the dotted key and the value; every mistake is one UserError line."""
+    key, equals, raw = text.partition("=")
+    key = key.strip()
+    reason: str | None = None
+    value: Any = None
+    if len(text) > LONGEST_OVERRIDE:
+        reason = f"an override has at most {LONGEST_OVERRIDE:,} characters; got {len(text):,}."
+    elif not equals or not key:
+        reason = "an override is key=value, such as max_steps=300."
+    elif any(not part or part != part.strip() for part in trees.split(key)):
+        reason = "a key is names with dots between them, such as loss.name."
+    else:
+        try:
+            value, reason = read_value(raw), unreadable(key)
+        except ValueError as error:
+            reason = str(error)
+    if reason:
+        raise UserError(f"{shown_override(text)}: {reason}")
+    return key, value
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """Return dotted key → value, for an experiment that exists already."""
+    return dict(map(parse_override, texts))
+
+
 def _lay_override(layers: Layers, rank: int, text: str) -> None:
     key, value = parse_override(text)
     path, place = trees.split(key), shown_override(text)
@@ -143,9 +175,8 @@ def _info(name: str, file: File) -> SpaceInfo:
         layers = layers_of(documents)
         search = layers.tree.get("search") or {}
         if not isinstance(search, Mapping):
-            raise Problem(
-                f"search must be a mapping of 'key: value' lines; got {kind_of(search)}.", ("search",)
-            )
+            rule = "search must be a mapping of 'key: value' lines"
+            raise Problem(f"{rule}; got {kind_of(search)}.", ("search",))
         parameters = tuple(Parameter.parse(key, specification) for key, specification in search.items())
     except UserError as error:
         return SpaceInfo(printable(name), "", file, error=str(error))

@@ -10,38 +10,28 @@ from pydantic import Field, ValidationError
 
 from dmltune.errors import UserError, readable
 from dmltune.experiment import tree as trees
-from dmltune.experiment.preparation import prepared
-from dmltune.experiment.problems import Problem, near_or_list, problem_of, show
-from dmltune.experiment.schema import components, rules
-from dmltune.experiment.schema.sections import (
-    BackboneSettings,
-    BatchSettings,
-    ComponentSettings,
-    Count,
-    DataSettings,
-    EmbeddingSettings,
-    ObjectiveSettings,
-    OptimizerSettings,
-    Section,
-    ZeroShotSettings,
-)
+from dmltune.experiment.files.document import validate_plain
+from dmltune.experiment.problems import Problem, kind_of, near_or_list, one_line, problem_of, show, unknown
+from dmltune.experiment.schema import components, rules, sections
+from dmltune.experiment.schema.sections import ComponentSettings, Count
+from dmltune.experiment.space.parameter import Parameter, is_scalar
 from dmltune.experiment.space.search_space import SearchSpace
 
 
-class Experiment(Section):
+class Experiment(sections.Section):
     """Every value a training run depends on, as `load_experiment` and `from_dict` have validated it."""
 
     about: str = ""
-    data: DataSettings
-    backbone: BackboneSettings = BackboneSettings()
-    embedding: EmbeddingSettings = EmbeddingSettings()
+    data: sections.DataSettings
+    backbone: sections.BackboneSettings = sections.BackboneSettings()
+    embedding: sections.EmbeddingSettings = sections.EmbeddingSettings()
     pooling: ComponentSettings = ComponentSettings(name="gap")
     loss: ComponentSettings
     references: ComponentSettings = ComponentSettings(name="batch")
     transform: ComponentSettings = ComponentSettings(name="identity")
-    zero_shot: ZeroShotSettings = ZeroShotSettings()
-    batch: BatchSettings = BatchSettings()
-    optimizer: OptimizerSettings = OptimizerSettings()
+    zero_shot: sections.ZeroShotSettings = sections.ZeroShotSettings()
+    batch: sections.BatchSettings = sections.BatchSettings()
+    optimizer: sections.OptimizerSettings = sections.OptimizerSettings()
     max_steps: int = Field(default=600, ge=1)
     validate_every: int = Field(default=100, ge=1)
     patience: Count | None = None
@@ -50,7 +40,7 @@ class Experiment(Section):
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
     search: dict[str, dict[str, Any]] = {}
     require: list[str] = []
-    objective: ObjectiveSettings = ObjectiveSettings()
+    objective: sections.ObjectiveSettings = sections.ObjectiveSettings()
     sampler: ComponentSettings = ComponentSettings(name="tpe")
     scheduler: ComponentSettings = ComponentSettings(name="asha")
     trials: Count = 20
@@ -162,13 +152,14 @@ class Experiment(Section):
                 continue
             old, new = mine.get(key, trees.MISSING), theirs.get(key, trees.MISSING)
             if old is trees.MISSING or new is trees.MISSING or old != new or type(old) is not type(new):
-                lines.append(f"{key}: {_or_unset(old)} → {_or_unset(new)}")
+                shown = ("not set" if value is trees.MISSING else show(value) for value in (old, new))
+                lines.append(f"{key}: {' → '.join(shown)}")
         return lines
 
 
 def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     """Validate sections, components and, by default, the rules between keys; raises Problem."""
-    complete = prepared(tree, Experiment.model_fields)
+    complete = prepared(tree)
     components.complete(complete)
     try:
         experiment = Experiment.model_validate(complete)
@@ -177,8 +168,7 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     if between_keys:
         rules.validate_values(trees.flatten(experiment.to_dict()))
         for section in components.VALIDATED_TOGETHER:
-            reason = components.refused(section, complete[section], experiment.embedding.dim)
-            if reason:
+            if reason := components.refused(section, complete[section], experiment.embedding.dim):
                 raise Problem(reason, *((section, key) for key in complete[section]))
     if experiment.searchable:
         reference = SearchSpace.build(experiment.to_dict()).reference_point
@@ -189,5 +179,51 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     return experiment
 
 
-def _or_unset(value: Any) -> str:
-    return "not set" if value is trees.MISSING else show(value)
+def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy with long forms, default names and a canonical `search`; refuse unknown keys."""
+    if not isinstance(tree, Mapping):
+        raise Problem(f"an experiment must be a mapping; got {kind_of(tree)}.")
+    validate_plain(tree)
+    complete: dict[str, Any] = {}
+    trees.lay_over(complete, tree)
+    complete.pop("extends", None)
+    for key in complete:
+        section = key.split(".")[0]
+        if section != key and section in (*trees.SECTIONS, *trees.SEARCH_COMPONENTS):
+            nested = show(trees.nested(tuple(key.split(".")), complete[key]))[1:-1]
+            raise Problem(f"a dotted key is for search and the command line. Write '{nested}'.", (key,))
+        if key not in Experiment.model_fields:
+            raise Problem(unknown(key, [*Experiment.model_fields, "extends"]), (key,))
+    for section in trees.NAMED:
+        name = getattr(Experiment.model_fields[section].default, "name", None)
+        value = complete.setdefault(section, {}) if name else None
+        if isinstance(value, dict):
+            complete[section] = {"name": name, **value}
+    optimizer = complete["optimizer"]
+    if isinstance(optimizer, dict) and optimizer["name"] == "sgd":
+        optimizer.setdefault("momentum", 0.9)
+    elif isinstance(optimizer, dict) and optimizer["name"] in ("adam", "adamw"):
+        optimizer.setdefault("betas", [0.9, 0.999])
+    _prepare_search(complete)
+    if isinstance(complete.get("about"), str):
+        complete["about"] = " ".join(complete["about"].split())
+    return complete
+
+
+def _prepare_search(complete: dict[str, Any]) -> None:
+    for key in ("search", "reference_point", "baseline"):
+        value = complete[key] = {} if complete.get(key) is None else complete[key]
+        if not isinstance(value, dict):
+            raise Problem(f"{key} must be a mapping of 'key: value' lines; got {kind_of(value)}.", (key,))
+    for key in trees.FLAT:
+        for name, value in complete[key].items():
+            if name in trees.SECTIONS and isinstance(value, dict):
+                inner = one_line(next(iter(value), "…"), 60)
+                raise Problem(f"{key} takes dotted keys. Write '{name}.{inner}: …'.", (key, name))
+    search = complete["search"].items()
+    complete["search"] = {name: Parameter.parse(name, spec).to_dict() for name, spec in search}
+    for name, value in complete["reference_point"].items():
+        if not is_scalar(value):
+            rule = f"takes one value a key; got {kind_of(value)} for {one_line(name, 60)}"
+            remedy = "Write dotted keys, such as 'references.lambda: 2.0e-4'."
+            raise Problem(f"reference_point {rule}. {remedy}", ("reference_point", name))

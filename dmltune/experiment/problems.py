@@ -76,10 +76,6 @@ def kind_of(value: Any) -> str:
     return "nothing (null)" if value is None else show(value)
 
 
-def dotted(path: Iterable[str]) -> str:
-    return ".".join(path)
-
-
 def unknown(key: str, options: Iterable[str], section: str = "") -> str:
     """Return `unknown key 'lamda' in references; did you mean 'lambda'?` or the list of known keys."""
     where = f" in {section}" if section else ""
@@ -118,15 +114,14 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
     first = min(error.errors(include_url=False), key=lambda entry: entry["type"] == "missing")
     path: Path = tuple(str(part) for part in first["loc"])
     kind, value, context = first["type"], first.get("input"), first.get("ctx", {})
-    name = one_line(dotted(path), 100)
+    name = one_line(".".join(path), 100)
     if kind == "extra_forbidden":
-        return Problem(unknown(path[-1], _fields(model, path[:-1]), dotted(path[:-1])), path)
+        return Problem(unknown(path[-1], fields(model, path[:-1]), ".".join(path[:-1])), path)
     if kind == "too_long" and context["max_length"] > 2:
-        return Problem(
-            f"{name} has {context['actual_length']} values; at most {context['max_length']}.", path
-        )
+        length, most = context["actual_length"], context["max_length"]
+        return Problem(f"{name} has {length} values; at most {most}.", path)
     if kind in ("too_long", "too_short") or (kind == "missing" and path[-1].isdigit()):
-        name = dotted(path[:-1]) if path[-1].isdigit() else name
+        name = ".".join(path[:-1]) if path[-1].isdigit() else name
         return Problem(f"{name} must be a list of two numbers, such as [0.9, 0.999].", path[:-1], path)
     if kind == "missing":
         return Problem(f"{name} is missing. Add '{name}: …'.", path)
@@ -160,8 +155,8 @@ def _remedy(rule: str, value: Any) -> str:
     return f" Write [{show(value)}]." if rule == _RULES["list"] else ""
 
 
-def _fields(model: type[BaseModel], path: Path) -> list[str]:
-    """The keys that the section at `path` has."""
+def fields(model: type[BaseModel], path: Path) -> list[str]:
+    """Return the keys that the section at `path` has."""
     for part in path:
         inner = model.model_fields[part].annotation if part in model.model_fields else None
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):

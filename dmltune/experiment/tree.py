@@ -17,14 +17,7 @@ SEARCH_COMPONENTS = ("sampler", "scheduler")
 NAMED = (*COMPONENTS, *SEARCH_COMPONENTS, "data", "optimizer")  # `loss: triplet` is short for its name
 SECTIONS = ("data", *COMPONENTS, "embedding", "zero_shot", "batch", "optimizer", "objective")
 _SPECIFICATION = ("float", "int", "choice", "log", "when")
-
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final = _Missing()
+MISSING: Final = object()
 
 
 def split(name: str) -> Path:
@@ -56,12 +49,6 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
-
-
-def section_of(flat: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Return the keys of one section of a flat tree, without the section's name."""
-    start = f"{section}."
-    return {key[len(start) :]: value for key, value in flat.items() if key.startswith(start)}
 
 
 def nested(path: Path, value: Any) -> Any:

@@ -6,12 +6,9 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from dmltune.experiment import tree as trees
-from dmltune.experiment.model import Experiment, build
-from dmltune.experiment.preparation import prepared
-from dmltune.experiment.problems import Path, Problem, one_line, unknown
+from dmltune.experiment.model import Experiment, build, prepared
+from dmltune.experiment.problems import Path, Problem, fields, one_line, unknown
 from dmltune.experiment.schema import components
 from dmltune.experiment.space.parameter import Parameter
 from dmltune.experiment.space.search_space import SearchSpace, lacking, ordered
@@ -31,7 +28,7 @@ def build_space(tree: Mapping[str, Any]) -> Experiment:
 
 def lay_reference_point(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the tree with the values of the reference point as its own, and those values."""
-    complete = prepared(tree, Experiment.model_fields)
+    complete = prepared(tree)
     parameters = [Parameter.parse(name, spec) for name, spec in complete["search"].items()]
     for parameter in parameters:
         _validate_key(parameter.name, complete)
@@ -55,20 +52,14 @@ def validate_space(experiment: Experiment) -> None:
     fixed = experiment.fixed().to_dict()
     for values, parameter in _corners(space):
         _validate_corner(fixed, values, parameter, space)
-    broken = space.violated(space.reference_point)
-    if broken:
+    if broken := space.violated(space.reference_point):
         subject = "the reference point breaks a rule: " if space else ""
-        raise Problem(
-            f"{subject}{broken}. Change one of them.", ("reference_point",), ("require",), ("search",)
-        )
+        paths = ("reference_point",), ("require",), ("search",)
+        raise Problem(f"{subject}{broken}. Change one of them.", *paths)
     if space and space.sample(random.Random(0), RANDOM_POINTS) is None:
         texts = " and ".join(map(str, space.require)) or "the rules of a batch"
-        raise Problem(
-            f"require: none of {RANDOM_POINTS} random points inside the bounds satisfies {texts}. "
-            "Widen the bounds or drop a rule.",
-            ("require",),
-            ("search",),
-        )
+        rule = f"none of {RANDOM_POINTS} random points inside the bounds satisfies {texts}"
+        raise Problem(f"require: {rule}. Widen the bounds or drop a rule.", ("require",), ("search",))
     _validate_baseline(experiment)
 
 
@@ -78,20 +69,16 @@ def _validate_key(name: str, tree: Mapping[str, Any]) -> None:
     section, _, key = name.partition(".")
     if section not in trees.SECTIONS:
         if section in Experiment.model_fields:
-            raise Problem(
-                f"{one_line(name)} cannot be searched: it is the same for all trials. Fix it outside search.",
-                path,
-            )
+            rule = f"{one_line(name)} cannot be searched: it is the same for all trials"
+            raise Problem(f"{rule}. Fix it outside search.", path)
         options = [f"{part}.{field}" for part in trees.SECTIONS for field in _keys(part, tree)]
         raise Problem(f"search: {unknown(name, options)}", path)
     if not key:
-        raise Problem(
-            f"search takes dotted keys, such as {section}.{_keys(section, tree)[0]}; got {section}.", path
-        )
+        example = f"{section}.{_keys(section, tree)[0]}"
+        raise Problem(f"search takes dotted keys, such as {example}; got {section}.", path)
     if name in FIXED or section == "objective":
-        raise Problem(
-            f"{name} cannot be searched: scores would not be comparable. Fix it outside search.", path
-        )
+        rule = f"{name} cannot be searched: scores would not be comparable"
+        raise Problem(f"{rule}. Fix it outside search.", path)
     options = _keys(section, tree)
     if key not in options:
         named = trees.lookup(tree, f"{section}.name")
@@ -103,26 +90,18 @@ def _validate_key(name: str, tree: Mapping[str, Any]) -> None:
 
 def _keys(section: str, tree: Mapping[str, Any]) -> list[str]:
     """The keys of a section, for every name that it can have."""
-    model = Experiment.model_fields[section].annotation
-    assert isinstance(model, type)
-    assert issubclass(model, BaseModel)
-    keys = list(model.model_fields)
+    keys = fields(Experiment, (section,))
     if section in components.VALIDATED_TOGETHER:
-        for name, path in _names(section, tree):
+        key = f"{section}.name"
+        varied = tree["search"].get(key, {}).get("choice", ())
+        names = [(trees.lookup(tree, key), (section, "name")), *((name, ("search", key)) for name in varied)]
+        for name, path in names:
             try:
-                known = components.signature(section, name)
+                known = components.signature(section, name) if isinstance(name, str) else ()
             except Problem as problem:
                 raise Problem(str(problem), path) from None
             keys += [key for key in known if key not in keys]
     return keys
-
-
-def _names(section: str, tree: Mapping[str, Any]) -> list[tuple[str, Path]]:
-    """The names a component has or may get in the search, with the path of each."""
-    key = f"{section}.name"
-    own = [(trees.lookup(tree, key), (section, "name"))]
-    varied = [(name, ("search", key, "choice")) for name in tree["search"].get(key, {}).get("choice", ())]
-    return [(name, path) for name, path in [*own, *varied] if isinstance(name, str)]
 
 
 def _corners(space: SearchSpace) -> Iterator[tuple[dict[str, Any], Parameter]]:
@@ -165,8 +144,7 @@ def _validate_corner(
             text = f"{culprit.name} is a whole number. Write int instead of float."
         elif culprit.name != name:
             text = f"{text.rstrip()} (with {culprit.name} = {values[culprit.name]})"
-        path: Path = ("search", culprit.name)
-        raise Problem(f"search: {text}", (*path, culprit.kind), path) from None
+        raise Problem(f"search: {text}", ("search", culprit.name)) from None
 
 
 def _validate_baseline(experiment: Experiment) -> None:
@@ -174,10 +152,9 @@ def _validate_baseline(experiment: Experiment) -> None:
         if key not in BASELINE_KEYS:
             known = unknown(key, BASELINE_KEYS, "baseline")
             raise Problem(known, ("baseline", key), ("baseline",))
-    if not experiment.baseline:
-        return
     try:
-        build(trees.merged(experiment.fixed().to_dict(), experiment.baseline))
+        if experiment.baseline:
+            build(trees.merged(experiment.fixed().to_dict(), experiment.baseline))
     except Problem as problem:
         paths = [("baseline", *path) for path in problem.paths]
         raise Problem(f"baseline: {problem}", *paths, ("baseline",)) from None

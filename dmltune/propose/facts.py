@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmltune.data.images import ImageSet, Pixels
+from dmltune.data.images import ImageSet
 
 SAMPLE = 24  # images that are read: 3 s for large photos, enough for a median
 ENOUGH = 256  # pixels of the shorter side; no rule tells larger photos apart
@@ -51,9 +51,5 @@ def look(images: ImageSet, path: str) -> Facts:
         most=int(counts_C.max()),
         single=int((counts_C == 1).sum()),
         shorter=int(np.median([min(image_HWC.shape[:2]) for image_HWC in sample])),
-        grey=float(np.mean([_is_grey(image_HWC) for image_HWC in sample])) >= GREY_SHARE,
+        grey=float(np.mean([(image_HWC == image_HWC[:, :, :1]).all() for image_HWC in sample])) >= GREY_SHARE,
     )
-
-
-def _is_grey(image_HWC: Pixels) -> bool:
-    return image_HWC.shape[2] == 1 or bool((image_HWC == image_HWC[:, :, :1]).all())

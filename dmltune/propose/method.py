@@ -1,7 +1,6 @@
 """The losses and references of a proposed search, their ranges, the reference point and the baseline.
 
-The reference point is the method of the thesis with the settings of its spaces; the baseline is the same loss
-on plain batches.
+The reference point is the thesis' method with its settings; the baseline is the same loss on plain batches.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ class Choice(NamedTuple):
 def method(
     scratch: bool, classes: int, typical: int, train_images: int, batch: int, steps: int
 ) -> tuple[dict[str, Any], list[Choice]]:
-    """Return the keys of the YAML and the choices. `classes`, `train_images`: to train on; `typical`: images
-    of a class.
-    """
+    """Return the keys of the YAML and the choices; a class has `typical` images."""
     losses = [*PAIR_LOSSES, *(["proxy_anchor"] if classes >= MANY_CLASSES else [])]
     lr, lr_range, lr_reason = _learning_rate(scratch, classes, steps)
     pool = min(12, typical)
@@ -69,20 +66,16 @@ def method(
         "baseline": {"references": {"name": "batch"}},
     }
     proxies = f"{classes} training classes" + ("" if len(losses) > 3 else ": too few for a proxy each")
-    sizes = [
-        Choice("search", key.replace("_", " "), _range(ranges[key]), f"{typical} images in a typical class")
-        for key in ("proxies", "pool_size")
-        if key in ranges
-    ]
+    images = f"{typical} images in a typical class"
+    sizes = {"proxies": "proxies", "pool_size": "pool size"}
     rate = f"{lr:g}, searched from {_range(search['optimizer.lr'])}"
+    start = f"contrastive with {references}"
     why = [
         Choice("search", "losses", ", ".join(losses), proxies),
         Choice("references", "compared with", f"{references} or the batch", reason),
-        *sizes,
+        *(Choice("search", sizes[key], _range(ranges[key]), images) for key in sizes if key in ranges),
         Choice("optimizer", "learning rate", rate, lr_reason),
-        Choice(
-            "reference_point", "reference", f"contrastive with {references}", "the thesis; always trial 0"
-        ),
+        Choice("reference_point", "reference", start, "the thesis; always trial 0"),
         Choice("baseline", "baseline", "contrastive on the batch alone", "what the winner must beat"),
     ]
     return tree, why
@@ -97,10 +90,8 @@ def _learning_rate(scratch: bool, classes: int, steps: int) -> tuple[float, list
     if scratch:
         return 1e-3, [3e-4, 3e-3], "from scratch"
     if classes < MANY_CLASSES or steps >= MANY_STEPS:
-        why = (
-            f"{classes} classes: larger steps destroy the weights" if classes < MANY_CLASSES else "many steps"
-        )
-        return 1e-5, [3e-6, 1e-4], why
+        few = f"{classes} classes: larger steps destroy the weights"
+        return 1e-5, [3e-6, 1e-4], few if classes < MANY_CLASSES else "many steps"
     return 1e-4, [1e-5, 1e-3], "few steps for many classes"
 
 

@@ -1,8 +1,7 @@
 """The rules of a proposal: each adds its choice and the reason in one line.
 
-All choices follow from counts, sizes and the machine: the same data on the same machine always get the same
-space. The numbers are those of the shipped spaces cub-lite and glyphs, scaled by the cost and the number of
-images.
+The same data on the same machine always get the same space. The numbers are those of the shipped spaces
+cub-lite and glyphs, scaled by the cost and the number of images.
 """
 
 from __future__ import annotations
@@ -117,13 +116,11 @@ def _require_enough(facts: Facts) -> None:
 
 def _validation_split(facts: Facts, why: list[Choice]) -> ValidationSplit:
     """More partitions leave more classes to train on; fewer leave enough to validate on."""
-    protocol, reason = (
-        ("tuning", "50 classes or more")
-        if facts.classes >= 50
-        else ("ablation", "6 classes or more")
-        if facts.classes >= 6
-        else ("halves", "4 or 5 classes: fewer partitions are impossible")
-    )
+    protocol, reason = "halves", "4 or 5 classes: fewer partitions are impossible"
+    if facts.classes >= 50:
+        protocol, reason = "tuning", "50 classes or more"
+    elif facts.classes >= 6:
+        protocol, reason = "ablation", "6 classes or more"
     parts = PARTITIONS[protocol]
     fold = parts - 1 if protocol == "halves" else 0  # the last has a class less when they do not divide
     validated = len(range(fold, facts.classes, parts))
@@ -144,11 +141,11 @@ def _network(facts: Facts, machine: Machine, why: list[Choice]) -> Network:
         size = min(224 if fast else 128, facts.shorter // 32 * 32)
         network = Network("efficientnet_lite0", "packaged", size, (size / 128) ** 2)
         reason = "its weights are installed and need few steps on photos"
+    elif fast:
+        size = min(128, facts.shorter // 32 * 32)
+        network, reason = Network("torchvision/resnet18", "none", size, 1.0), NO_WEIGHTS
     else:
-        name, size = (
-            ("torchvision/resnet18", min(128, facts.shorter // 32 * 32)) if fast else ("resnet20", 64)
-        )
-        network, reason = Network(name, "none", size, 1.0), NO_WEIGHTS
+        network, reason = Network("resnet20", "none", 64, 1.0), NO_WEIGHTS
     weights = "packaged weights" if network.weights == "packaged" else "from scratch"
     why.append(Choice("backbone", "backbone", f"{network.name}, {weights}", reason))
     pixels = f"images have {facts.shorter}{' or more' if facts.shorter >= 256 else ''}"

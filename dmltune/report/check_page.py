@@ -44,17 +44,14 @@ def write_page(document: CheckDocument, folder: Path) -> Path:
     """Write `folder`/report.html; the same document gives the same bytes."""
     main = say.main_of(document)
     compared = main is not None and main.key != document.baseline
-    html = (
-        environment()
-        .get_template("check.html.j2")
-        .render(
-            document=document,
-            main=main,
-            compared=compared,
-            judgement=say.judge(document, main) if main else say.Judgement("unknown", ""),
-            gaps=figures.class_gaps(document, main.key) if main and compared else [],
-            dim=say.dim_of(document),
-        )
+    template = environment().get_template("check.html.j2")
+    html = template.render(
+        document=document,
+        main=main,
+        compared=compared,
+        judgement=say.judge(document, main) if main else say.Judgement("unknown", ""),
+        gaps=figures.class_gaps(document, main.key) if main and compared else [],
+        dim=say.dim_of(document),
     )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE

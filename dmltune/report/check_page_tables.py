@@ -126,16 +126,11 @@ def gains_and_losses(
     headings = ["class", "images", "baseline %", f"{(*main.labels, main.key)[0]} %", "points"]
 
     def table(chosen: Sequence[tuple[int, float]]) -> PageTable:
-        rows = [
-            [
-                classes.names[at],
-                f"{classes.images[at]:,}",
-                formatting.percent(base[at]),
-                formatting.percent(own[at]),
-                say.typeset(say.points(gap)),
-            ]
-            for at, gap in chosen
-        ]
+        rows = []
+        for at, gap in chosen:
+            shares = (formatting.percent(scores[at]) for scores in (base, own))
+            difference = say.typeset(say.points(gap))
+            rows.append([classes.names[at], f"{classes.images[at]:,}", *shares, difference])
         return PageTable(headings, rows, range(1, 5), "narrow")
 
     return [("Largest gains", table(ranked[: -size - 1 : -1])), ("Largest losses", table(ranked[:size]))]
@@ -146,20 +141,12 @@ def confusions(document: CheckDocument, main: ConfigurationResult | None) -> Pag
     if main is None or not pairs:
         return None
     compared = main.key != document.baseline
-    base = {
-        (pair.of, pair.taken_for): _share(pair.share)
-        for pair in document.confusions.get(document.baseline or "", ())
-    }
-    rows = [
-        [
-            pair.of,
-            pair.taken_for,
-            f"{pair.count:,}",
-            _share(pair.share),
-            *([base.get((pair.of, pair.taken_for), "–")] if compared else []),
-        ]
-        for pair in pairs
-    ]
+    others = document.confusions.get(document.baseline or "", ())
+    base = {(pair.of, pair.taken_for): _share(pair.share) for pair in others}
+    rows = []
+    for pair in pairs:
+        row = [pair.of, pair.taken_for, f"{pair.count:,}", _share(pair.share)]
+        rows.append([*row, base.get((pair.of, pair.taken_for), "–")] if compared else row)
     headings = ["images of", "nearest to", "times", "of the class", *(["baseline"] if compared else [])]
     return PageTable(headings, rows, range(2, len(headings)), "narrow")
 
@@ -178,31 +165,19 @@ def geometry(document: CheckDocument) -> PageTable | None:
 
 def openings(document: CheckDocument) -> PageTable | None:
     """The ledger's entries of this study, oldest first."""
-    rows: list[list[str | Cell]] = [
-        [
-            say.clock_time(entry.time),
-            Cell(entry.kind, note=entry.why),
-            entry.who,
-            Cell(entry.command, "code"),
-            Cell(entry.commit[:12], "code"),
-        ]
-        for entry in document.openings
-    ]
+    rows: list[list[str | Cell]] = []
+    for entry in document.openings:
+        origin = (Cell(text, "code") for text in (entry.command, entry.commit[:12]))
+        rows.append([say.clock_time(entry.time), Cell(entry.kind, note=entry.why), entry.who, *origin])
     return PageTable(["when (UTC)", "what for", "who", "command", "commit"], rows, range(0)) if rows else None
 
 
 def models(document: CheckDocument, row: ConfigurationResult) -> PageTable:
     metric = document.metric
-    rows: list[list[str | Cell]] = [
-        [
-            model.member,
-            str(model.step),
-            formatting.percent(model.validation),
-            formatting.percent(model.test.get(metric)),
-            Cell(model.run_id, "code"),
-        ]
-        for model in row.models
-    ]
+    rows: list[list[str | Cell]] = []
+    for model in row.models:
+        percents = (formatting.percent(score) for score in (model.validation, model.test.get(metric)))
+        rows.append([model.member, str(model.step), *percents, Cell(model.run_id, "code")])
     name = formatting.metric_name(metric)
     headings = ["model", "step", f"validation {name} %", f"test {name} %", "run"]
     return PageTable(headings, rows, range(1, 4), "cards small")

@@ -6,6 +6,7 @@ Figures may be None or NaN: with one model the part of chance is not known.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     Interval = MeanResult | EnsembleResult | BaselineComparison
 
 Kind = Literal["better", "worse", "none", "unknown", "itself"]
-WINNER = "winner"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def known(number: float | None) -> float | None:
 def main_of(document: CheckDocument) -> ConfigurationResult | None:
     """Return the winner, or else the first configuration that is not the baseline."""
     rows = document.configurations
-    winners = [row for row in rows if WINNER in row.labels]
+    winners = [row for row in rows if "winner" in row.labels]
     others = [row for row in rows if row.key != document.baseline]
     return next(iter([*winners, *others, *rows]), None)
 
@@ -60,17 +60,18 @@ def judge(document: CheckDocument, configuration: ConfigurationResult) -> Judgem
     difference = known(versus.difference) if versus else None
     if versus is None or difference is None:
         return Judgement("unknown", "not compared with the baseline")
-    p, low, high = p_value(versus), known(versus.low), known(versus.high)
+    p, holm, low, high = map(known, (versus.p, versus.p_holm, versus.low, versus.high))
     digits = digits_for(low, high)
     gap = f"{points(difference, digits)} points"
-    if p is None or low is None or high is None:
+    decisive = p if holm is None else holm
+    if decisive is None or low is None or high is None:
         return Judgement("unknown", "too few models to tell the difference from chance", gap)
     interval = f"{level(document)} CI {points(low, digits)} to {points(high, digits)}"
-    corrected = "" if known(versus.p) in (None, p) else " (Holm)"
-    figures = f"{gap}, {interval}, p {p_text(p)}{corrected}"
+    corrected = "" if p in (None, decisive) else " (Holm)"
+    figures = f"{gap}, {interval}, p {p_text(decisive)}{corrected}"
     if versus.models < 2:  # the interval covers other classes alone
         return Judgement("unknown", "one model each, and other seeds are not covered", figures)
-    if p <= 1 - document.level and (low > 0 or high < 0):
+    if decisive <= 1 - document.level and (low > 0 or high < 0):
         kind: Kind = "better" if difference > 0 else "worse"
         return Judgement(kind, f"{kind} than the baseline", figures)
     return Judgement("none", "no difference found", figures)
@@ -90,12 +91,6 @@ def headline(document: CheckDocument) -> str:
         "unknown": f"Whether the {name} differs from the baseline is not known.",
         "itself": "The search found nothing better than the baseline: its winner is the baseline.",
     }[judge(document, main).kind]
-
-
-def p_value(versus: BaselineComparison) -> float | None:
-    """Return the p-value after Holm's correction when there is one."""
-    corrected = known(versus.p_holm)
-    return known(versus.p) if corrected is None else corrected
 
 
 def p_text(p: float) -> str:
@@ -186,10 +181,8 @@ def selection(document: CheckDocument) -> str:
     corrected = known(score.corrected)
     if n < 2 or corrected is None:
         return f"{text}, of {n} finished {'trial' if n == 1 else 'trials'}."
-    return (
-        f"{text}, the best of {n} finished trials; corrected for that selection, "
-        f"about {formatting.percent(corrected)} %."
-    )
+    text += f", the best of {n} finished trials; corrected for that selection"
+    return f"{text}, about {formatting.percent(corrected)} %."
 
 
 def cautions(document: CheckDocument) -> list[str]:
@@ -206,10 +199,8 @@ def cautions(document: CheckDocument) -> list[str]:
         first = next(iter(document.openings), None)
         user = f" by {first.who}" if first and first.who else ""
         since = f" (first on {clock_time(first.time)}{user})" if first and first.time else ""
-        texts.append(
-            f"the test classes had been opened for this study before{since}: "
-            "these figures are not the first look at them"
-        )
+        text = f"the test classes had been opened for this study before{since}"
+        texts.append(f"{text}: these figures are not the first look at them")
     return texts
 
 
@@ -224,6 +215,4 @@ def clock_time(time: str) -> str:
 
 def typeset(text: str) -> str:
     """Return `text` with a minus sign in place of the hyphen before a number."""
-    return " ".join(
-        f"−{word[1:]}" if word[:1] == "-" and word[1:2].isdigit() else word for word in text.split(" ")
-    )
+    return re.sub(r"(^| )-(?=\d)", r"\1−", text)

@@ -41,9 +41,7 @@ def svg(draw: Callable[[Figure], None], height: float, label: str) -> Markup:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # browsers have others
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         draw(figure)
-        figure.savefig(
-            stream, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
-        )
+        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = stream.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
     return Markup(re.sub(r"^<svg", f'<svg role="img" aria-label="{escape(label)}"', text))

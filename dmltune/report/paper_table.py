@@ -133,17 +133,14 @@ def _summary(document: Document) -> str:
     states = [cell["state"] for cell in document["cells"] if cell["theirs"] is not None]
     have = sum(state in ("done", "partly") for state in states)
     text = f"{have} of {len(states)} printed figures have ours beside them"
-    rest = [
-        f"{states.count(state)} {word}"
-        for state, word in (
-            ("not run", "not run"),
-            ("data missing", "without their data"),
-            ("failed", "failed"),
-            ("not measured", "not measured by a check"),
-            ("cannot", "not to be trained here"),
-        )
-        if state in states
-    ]
+    names = {
+        "not run": "not run",
+        "data missing": "without their data",
+        "failed": "failed",
+        "not measured": "not measured by a check",
+        "cannot": "not to be trained here",
+    }
+    rest = [f"{states.count(state)} {name}" for state, name in names.items() if state in states]
     return f"{text}; {', '.join(rest)}" if rest else text
 
 

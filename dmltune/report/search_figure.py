@@ -75,9 +75,8 @@ def history(axis: Axes, rows: Sequence[TrialRecord], mode: str, label: str) -> N
     if complete:
         best = list(accumulate((score(record) for record in complete), max if mode == "max" else min))
         steps = [record.number for record in complete] + [rows[-1].number]
-        axis.step(
-            steps, [*best, best[-1]], where="post", color="#2ca02c", lw=1.2, zorder=1, label="best so far"
-        )
+        best.append(best[-1])
+        axis.step(steps, best, where="post", color="#2ca02c", lw=1.2, zorder=1, label="best so far")
     axis.set_xlabel("trial")
     axis.set_ylabel(label)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -108,16 +107,9 @@ def points(axis: Axes, x: Sequence[float], rows: Sequence[TrialRecord]) -> None:
             ]
             if chosen:
                 places, scores = zip(*chosen, strict=True)
-                axis.scatter(
-                    places,
-                    scores,
-                    marker=marker,
-                    s=size,
-                    facecolors=COLOURS[role] if complete else "none",
-                    edgecolors=COLOURS[role],
-                    label=LABELS[role] if complete else f"{LABELS[role]}, stopped early",
-                    zorder=2,
-                )
+                label = LABELS[role] if complete else f"{LABELS[role]}, stopped early"
+                drawn = axis.scatter(places, scores, s=size, marker=marker, label=label, zorder=2)
+                drawn.set(edgecolor=COLOURS[role], facecolor=COLOURS[role] if complete else "none")
 
 
 def score(record: TrialRecord) -> float:

@@ -18,7 +18,7 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.experiment.files import places
 from dmltune.experiment.files.document import read_document
-from dmltune.experiment.overrides import parse_overrides
+from dmltune.experiment.loading import parse_overrides
 from dmltune.experiment.problems import Problem, near_or_list, problem_of, show
 from dmltune.experiment.schema.sections import Section
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,34 +48,36 @@ def claim_name(store: Store, name: str, experiment: Experiment, fingerprint: str
 
 def is_claimed(store: Store, name: str) -> bool:
     """Return whether the name stands for something already."""
-    return (store.search_folder(name) / IDENTITY).exists()
+    return os.path.lexists(store.search_folder(name) / IDENTITY)
 
 
 def require_same(store: Store, name: str, experiment: Experiment, fingerprint: str) -> None:
     """Raise a UserError when the name stands for another configuration or other data."""
     if not is_claimed(store, name):
         return
-    tree, data = _read(store.search_folder(name) / IDENTITY, name)
+    stored, data = _read(store.search_folder(name) / IDENTITY, name)
     remedy = f"Choose another --name, or take the change back to continue '{name}'."
-    differences = Experiment.from_dict(tree).differences(experiment, ignore=BUDGET)
+    differences = stored.differences(experiment, ignore=BUDGET)
     if differences:
         raise UserError(f"'{name}' was made with another configuration: {'; '.join(differences)}. {remedy}")
     if data != fingerprint:
         raise UserError(f"'{name}' was made with other data: fingerprint {data} → {fingerprint}. {remedy}")
 
 
-def _read(path: Path, name: str) -> tuple[dict[str, object], str]:
+def _read(path: Path, name: str) -> tuple[Experiment, str]:
+    require_regular(path)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         tree, data = document["experiment"], document["data"]
         if not isinstance(tree, dict) or not isinstance(data, str):
             raise TypeError
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Experiment.from_dict(tree), data
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, UserError) as error:
+        reason = str(error) if isinstance(error, UserError) else type(error).__name__
         raise UserError(
-            f"{path} is damaged ({type(error).__name__}), so '{name}' cannot be continued. "
+            f"{path} is damaged ({reason}), so '{name}' cannot be continued. "
             "Restore it from a backup, or choose another --name."
         ) from None
-    return tree, data
 
 
 def _make(folder: Path) -> None:

@@ -70,7 +70,7 @@ def test_more_faults_than_can_be_read_are_counted(photos: Path, capsys: pytest.C
         file.write_bytes(b"")
     code, out, _ = run_here(["data", "verify", str(photos)], capsys)
     assert code == 1
-    assert "… and 4 more: -f json names all" in out
+    assert "… and 4 more: -f json lists all" in out
     assert len([line for line in out.splitlines() if line.startswith("empty ")]) == 20
 
 
@@ -116,12 +116,12 @@ def test_show_writes_a_sheet_of_own_images(photos: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("data", "required: word"),
+        ("data", "required: action"),
         ("data lst", "invalid choice: 'lst'"),
         ("data verify", "dmltune data verify needs a NAME; dmltune data list shows them"),
         ("data verify cup", "no data set 'cup'; did you mean 'cub'?"),
         ("data verify ./nowhere", "data.path must be a folder"),
-        ("data verify own", "own images have no name; say their path"),
+        ("data verify own", "own images have no name. Write their path"),
         ("data list --out x.png", "--out is for dmltune data show; leave it out"),
         ("data show cub --archive x.tgz", "--archive is for dmltune data prepare; leave it out"),
         ("data verify cub --data-root none", "no CUB_200_2011 (with classes.txt"),

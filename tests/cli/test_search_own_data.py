@@ -107,7 +107,7 @@ def test_a_table_of_paths_and_labels_is_as_good_as_folders(run_here: Command, tm
 @pytest.mark.parametrize(
     ("train", "each", "words", "expected"),
     [
-        (0, 0, "search --data nowhere", "nowhere, which is not there"),
+        (0, 0, "search --data nowhere", "nowhere', which does not exist"),
         (0, 0, "search --data .", "own: "),
         (1, 5, "search --data photos", "needs 4 classes to train and validate on"),
         (3, 5, "train --data photos", "photos has 3. Add classes"),
@@ -162,7 +162,13 @@ def test_a_search_runs_and_the_same_name_goes_on_with_the_stored_space(
     place: Place, run_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photos(place.folder / "photos")
-    changes = ("loss=triplet", "batch.samples_per_class=2", "references.patience=2", "--seed", "3")
+    changes = (
+        "loss=triplet",
+        "batch={size: 8, samples_per_class: 2}",
+        "references.patience=2",
+        "--seed",
+        "3",
+    )
     words = ("search", "--data", "photos", *QUICK, *changes, "--trials", "2", "--name", "mine", "-f", "json")
     code, out, errors = place.run(*words)
     assert code == 0, errors

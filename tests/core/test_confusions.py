@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmltune.core.confusions import Confusion, confusions, per_class
+from dmltune.core.retrieval import Confusion, confusions, per_class
 
 queries = st.lists(st.tuples(st.integers(-2, 6), st.integers(-2, 6)), max_size=40)
 valued = st.lists(st.tuples(st.integers(-2, 6), st.floats(0, 1) | st.just(math.nan)), max_size=40)

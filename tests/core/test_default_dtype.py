@@ -16,7 +16,6 @@ from dmltune.core import (
     backbones,
     clustering,
     components,
-    confusions,
     convex,
     geometry,
     losses,
@@ -29,9 +28,8 @@ from dmltune.core import (
 from dmltune.core.embedder import Embedder
 from dmltune.core.fit import fit
 from dmltune.core.losses import metric_cross_entropy
-from dmltune.core.options import Options
 from dmltune.core.poolings import gsp
-from dmltune.core.run import Schedule
+from dmltune.core.run import Options, Schedule
 from dmltune.core.transforms import sft
 from dmltune.core.zero_shot import ZeroShot, zero_shot_loss
 
@@ -124,11 +122,11 @@ SURFACE: dict[str, Callable[[], Any]] = {
         analysis.distance_histograms(X, LABELS),
         analysis.histogram(X, Y),
         analysis.convex_combination(X, Y),
-        convex.convex_hull_overlap(convex.principal_plane(X), LABELS),
+        convex.convex_hull_overlap(X, LABELS),
     ],
     "confusions": lambda: [
-        confusions.per_class(X[:, 0], LABELS),
-        confusions.confusions(LABELS, LABELS.flip(0), 3),
+        retrieval.per_class(X[:, 0], LABELS),
+        retrieval.confusions(LABELS, LABELS.flip(0), 3),
     ],
     "metric": lambda: metric_cross_entropy.distance(SHARES, SHARES.flip(0), 1.0, 1.0, 0.75),
     "embedder": embedded,

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from dmltune.core import transforms
 from dmltune.core.geometry import l2_normalise
-from dmltune.core.transforms._centres import other_classes
-from dmltune.core.transforms.sft import Centres, Sft, rotate, translate
+from dmltune.core.transforms.sft import Centres, Sft, other_classes, rotate, translate
 from dmltune.errors import UserError
 
 CLASSES, DIM = 6, 5

@@ -15,8 +15,7 @@ from dmltune.core.backbones import Backbone
 from dmltune.core.embedder import Embedder
 from dmltune.core.objective import Objective
 from dmltune.core.optimizers import build, parameter_groups
-from dmltune.core.options import Options
-from dmltune.core.run import Run, Schedule
+from dmltune.core.run import Options, Run, Schedule
 from dmltune.core.zero_shot import ZeroShot
 
 CLASSES, SIDE, DIM = 5, 8, 6

@@ -16,7 +16,7 @@ import pytest
 
 from dmltune.data import archives
 from dmltune.data.archives import LIMITS, Limits, Progress, unpack
-from dmltune.data.workspace import workspace
+from dmltune.data.files import workspace
 from dmltune.errors import UserError
 
 FILES = {"birds/lists.txt": b"one two\n", "birds/images/1.jpg": os.urandom(5000), "birds/empty.txt": b""}

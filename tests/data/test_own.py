@@ -11,7 +11,7 @@ from data import tiny_layouts
 from PIL import Image
 
 from dmltune.data import catalog
-from dmltune.data.catalog._own_rows import deal
+from dmltune.data.catalog._own_folders import deal
 from dmltune.data.images import ImageSet, Part
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment

@@ -107,9 +107,7 @@ def test_another_size_content_or_part_is_another_entry(photos: Photos, own_cache
 
 
 @pytest.mark.parametrize("damage", ["shorter", "longer", "missing"])
-def test_of_a_damaged_entry_only_the_damaged_shard_is_decoded_again(
-    photos: Photos, own_cache: Path, damage: str
-) -> None:
+def test_a_damaged_entry_is_built_again(photos: Photos, own_cache: Path, damage: str) -> None:
     expected = [image.copy() for image in at_size(photos.set, 8).read(np.arange(IMAGES))]
     shard = the_entry(own_cache) / "shard-001"
     content = shard.read_bytes()
@@ -118,8 +116,7 @@ def test_of_a_damaged_entry_only_the_damaged_shard_is_decoded_again(
         shard.write_bytes(content[:-1] if damage == "shorter" else content + b"x")
     photos.decoded[:] = 0
     repaired = at_size(photos.set, 8)
-    sampled = set(np.linspace(0, IMAGES - 1, packed.SAMPLE, dtype=int).tolist())
-    assert set(np.flatnonzero(photos.decoded)) == set(range(512, 1024)) | sampled
+    assert photos.decoded.min() == 1
     for kept, image in zip(repaired.read(np.arange(IMAGES)), expected, strict=True):
         assert np.array_equal(kept, image)
 

@@ -14,8 +14,8 @@ from data.loopback import serve
 
 from dmltune.data import archives, catalog, obtain
 from dmltune.data.images import Part
+from dmltune.data.obtain import RELEASES, File, Release
 from dmltune.data.prepare import PreparedData, prepare
-from dmltune.data.sources import RELEASES, File, Release
 from dmltune.errors import UserError
 
 

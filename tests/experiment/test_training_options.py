@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dmltune.core.options import Options
+from dmltune.core.run import Options
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.train.build import options_of
 

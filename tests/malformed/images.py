@@ -91,6 +91,7 @@ def class_not_utf8(folder: Path) -> None:
 
 
 def class_escape(folder: Path) -> None:
+    (folder / "runs").mkdir()
     source = photos(folder).parent
     source.rename(source.parent / "\x1b[31mred")
 

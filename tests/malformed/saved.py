@@ -139,27 +139,27 @@ CASES = [
         statement("mlflow.db", "update experiments set lifecycle_stage = 'deleted' where name != 'Default'"),
     ),
     *(
-        case(f"optuna/{name}", resume(), make(store_file("optuna.db")), "optuna")
+        case(f"study/{name}", resume(), make(store_file("optuna.db")), "optuna")
         for name, make in DATABASE_DAMAGES.items()
     ),
-    case("optuna/deleted", resume(), replaced(store_file("optuna.db"), "nothing"), "stud|optuna"),
-    case("optuna/emptied", resume(), write(store_file("optuna.db"), b""), "stud|optuna"),
-    case("optuna/study-gone", resume(), statement("optuna.db", "delete from studies"), "stud|optuna"),
-    case("optuna/trials-gone", resume(), statement("optuna.db", "delete from trials"), "trial|optuna"),
+    case("study/deleted", resume(), replaced(store_file("optuna.db"), "nothing"), "stud|optuna"),
+    case("study/emptied", resume(), write(store_file("optuna.db"), b""), "stud|optuna"),
+    case("study/study-gone", resume(), statement("optuna.db", "delete from studies"), "stud|optuna"),
+    case("study/trials-gone", resume(), statement("optuna.db", "delete from trials"), "trial|optuna"),
     case(
-        "optuna/attributes",
+        "study/attributes",
         resume(),
         statement("optuna.db", "update trial_user_attributes set value_json = '{'"),
         "stud|optuna",
     ),
     case(
-        "optuna/schema-99",
+        "study/schema-99",
         resume(),
         statement("optuna.db", "update version_info set schema_version = 99"),
         "optuna",
     ),
     case(
-        "optuna/newer",
+        "study/newer",
         resume(),
         statement("optuna.db", "update alembic_version set version_num = 'v99.0.0.a'"),
         "optuna",

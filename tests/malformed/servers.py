@@ -19,7 +19,7 @@ TRACKING = {
     "bracket": "http://[::1",
     "unresolved": "http://nosuchhost.invalid",
     "sqlite-folder": "sqlite:////",
-    "sqlite-nowhere": "sqlite:////nosuch/x.db",
+    "sqlite-nowhere": "sqlite:////dev/null/x.db",
     "blank-in-host": "http://a b",
 }
 SECRETS = {
@@ -43,7 +43,7 @@ OPTUNA = {
     "mysql": f"mysql+pymysql://u:{SECRET}@{HOST}:{{dead}}/x",
     "no-database": "sqlite:////dev/null",
     "no-driver": f"oracle://u:{SECRET}@{HOST}/x",
-    "nowhere": "sqlite:////nope/x.db",
+    "nowhere": "sqlite:////dev/null/x.db",
     "postgres": f"postgresql://u:{SECRET}@{HOST}:{{dead}}/x",
     "redis": f"redis://:{SECRET}@{HOST}:{{dead}}/0",
     "scheme": "foo://x",

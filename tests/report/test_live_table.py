@@ -6,7 +6,7 @@ import random
 from rich.cells import cell_len
 from rich.console import Console
 
-from dmltune.report.live_table import View, choose, live
+from dmltune.report.search_progress import View, choose, live
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from dmltune.report.log_lines import plain
+from dmltune.report.search_progress import plain
 from dmltune.search.state import SearchEvent, SearchState
 
 

@@ -1,4 +1,4 @@
-"""kill -9, Ctrl-C, failing trials: only the work since the last checkpoint is lost, and nothing lies."""
+"""kill -9, Ctrl-C, failing trials: only the work since the last checkpoint is lost."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def statuses(place: Place, name: str) -> dict[str, list[str]]:
     runs = client.search_runs(
         [e.experiment_id for e in client.search_experiments()], f"tags.`dmltune.search` = '{name}'"
     )
-    found: dict[str, list[str]] = {}
+    by_number: dict[str, list[str]] = {}
     for run in runs:
-        found.setdefault(run.data.tags["dmltune.number"], []).append(run.info.status)
-    return found
+        by_number.setdefault(run.data.tags["dmltune.number"], []).append(run.info.status)
+    return by_number
 
 
 def steps_written(place: Place, name: str, number: str) -> list[int]:
@@ -35,17 +35,17 @@ def steps_written(place: Place, name: str, number: str) -> list[int]:
     return [m.step for m in client.get_metric_history(run.info.run_id, "map_at_r")]
 
 
-def trained(place: Place, name: str, *words: str) -> dict[str, Any]:
+def trained(place: Place, name: str, *overrides: str) -> dict[str, Any]:
     """Trial 0 of a search, without one: the last report."""
-    code, out, errors = place.run("train", "glyphs-ccp", *words, "--name", name, "-f", "json")
+    code, out, errors = place.run("train", "glyphs-ccp", *overrides, "--name", name, "-f", "json")
     assert code == 0, errors
     last: dict[str, Any] = json.loads(out)
     return last
 
 
 def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place: Place) -> None:
-    words = ("search", "glyphs-ccp", *LONGER, "--trials", "4", "--name", "killed", "-f", "json")
-    driver = place.start(*words)
+    command = ("search", "glyphs-ccp", *LONGER, "--trials", "4", "--name", "killed", "-f", "json")
+    driver = place.start(*command)
     driver.wait_for(lambda: place.step("killed", 2) >= 10, "a third trial under way")
     kill(driver.process)
     driver.finish()
@@ -55,7 +55,7 @@ def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place:
     assert done
     assert running
 
-    code, out, errors = place.run(*words)
+    code, out, errors = place.run(*command)
     assert code == 0, errors
     after = place.study("killed")
     assert [t.state for t in after] == [TrialState.COMPLETE] * 4  # three points and the baseline
@@ -70,15 +70,15 @@ def test_after_a_killed_driver_the_same_command_repeats_and_loses_nothing(place:
     assert not list(Path("/tmp").glob(f"dmltune-ray-{driver.process.pid}-*"))
 
 
-def test_a_killed_worker_and_a_killed_conductor_cost_no_trial(place: Place) -> None:
-    words = ("search", "glyphs-ccp", *LONGER, "--trials", "1", "--concurrent", "1", "--name", "worker")
-    driver = place.start(*words, "-f", "json")
+def test_a_killed_worker_and_a_killed_controller_cost_no_trial(place: Place) -> None:
+    command = ("search", "glyphs-ccp", *LONGER, "--trials", "1", "--concurrent", "1", "--name", "worker")
+    driver = place.start(*command, "-f", "json")
     driver.wait_for(lambda: place.step("worker", 0) >= 20, "a trial under way")
     (worker,) = driver.workers()
     kill(worker)
     driver.wait_for(lambda: place.step("worker", 1) >= 10, "the baseline under way")
-    (conductor,) = driver.processes("TrainController")
-    kill(conductor)
+    (controller,) = driver.processes("TrainController")
+    kill(controller)
     code, out = driver.finish()
     assert code == 0, driver.text
     assert [row["state"] for row in json.loads(out)["rows"]] == ["complete"] * 2
@@ -90,8 +90,8 @@ def test_a_killed_worker_and_a_killed_conductor_cost_no_trial(place: Place) -> N
 
 
 def test_two_workers_survive_the_death_of_rank_1(place: Place) -> None:
-    words = ("search", "glyphs-ccp", *LONGER, "--trials", "1", "--workers", "2", "--name", "two")
-    driver = place.start(*words, "-f", "json")
+    command = ("search", "glyphs-ccp", *LONGER, "--trials", "1", "--workers", "2", "--name", "two")
+    driver = place.start(*command, "-f", "json")
     driver.wait_for(lambda: place.step("two", 0) >= 20, "a trial under way")
     workers = driver.workers()
     assert len(workers) == 2
@@ -110,9 +110,9 @@ def test_two_workers_give_the_loss_of_one(place: Place) -> None:
     assert two["metrics"]["loss"] == pytest.approx(one["metrics"]["loss"], rel=1e-4)
 
 
-def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(place: Place) -> None:
-    words = ("search", "glyphs-ccp", *LONGER, "--trials", "3", "--name", "stopped")
-    driver = place.start(*words)
+def test_ctrl_c_stops_cleanly_and_shows_the_command_that_continues(place: Place) -> None:
+    command = ("search", "glyphs-ccp", *LONGER, "--trials", "3", "--name", "stopped")
+    driver = place.start(*command)
     driver.wait_for(lambda: place.step("stopped", 0) >= 10, "a trial under way")
     driver.process.send_signal(signal.SIGINT)
     code, out = driver.finish()
@@ -120,11 +120,12 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(place: Place) -> None:
     assert "Traceback" not in driver.text + out
     assert "dmltune search glyphs-ccp" in out
     assert "--name stopped" in out
+    assert "--trials 3" in out
     assert not driver.alive()
-    assert "RUNNING" not in {status for found in statuses(place, "stopped").values() for status in found}
-    code, _, errors = place.run(*words)
+    assert "RUNNING" not in {status for each in statuses(place, "stopped").values() for status in each}
+    code, _, errors = place.run(*command)
     assert code == 0, errors
-    assert {status for found in statuses(place, "stopped").values() for status in found} == {"FINISHED"}
+    assert {status for each in statuses(place, "stopped").values() for status in each} == {"FINISHED"}
 
 
 SPACE_THAT_FAILS = """
@@ -138,8 +139,8 @@ reference_point: {optimizer.weight_decay: 0.0}
 
 def test_a_trial_that_diverges_is_failed_with_its_reason_and_the_search_goes_on(place: Place) -> None:
     (place.folder / "diverges.yaml").write_text(SPACE_THAT_FAILS)
-    words = ("optimizer={name: sgd, lr: 100.0}", *QUICK, "--trials", "2", "--concurrent", "1")
-    code, out, errors = place.run("search", "diverges.yaml", *words, "--name", "nan", "-f", "json")
+    command = ("optimizer={name: sgd, lr: 100.0}", *QUICK, "--trials", "2", "--concurrent", "1")
+    code, out, errors = place.run("search", "diverges.yaml", *command, "--name", "nan", "-f", "json")
     rows = json.loads(out)["rows"]
     failed = [row for row in rows if row["state"] == "failed"]
     assert failed, errors

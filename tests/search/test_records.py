@@ -173,7 +173,7 @@ def test_measures_of_the_untrained_network_are_stored_by_what_they_depend_on(tmp
     assert all(network_key(changed(text)) == network_key(EXPERIMENT) for text in same)
     other = [
         *("seed=1", "fold=1", "backbone=resnetv2_20", "pooling=gmp", "embedding.dim=32", "data.size=40"),
-        *("data.classes=40", "precision=bf16", "objective.protocol=halves"),
+        *("data.classes=40", "precision=bfloat16", "objective.protocol=halves"),
     ]
     keys = {network_key(changed(text)) for text in other} | {network_key(EXPERIMENT)}
     assert len(keys) == 1 + len(other)

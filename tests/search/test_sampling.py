@@ -35,8 +35,10 @@ def finished(space: SearchSpace, values: dict[str, Any], score: float) -> Frozen
 def proposer(
     space: SearchSpace, sampler: str | BaseSampler = "tpe", trials: int = 12, seed: int = 0
 ) -> Proposer:
-    built = samplers.load(sampler).build(trials, seed) if isinstance(sampler, str) else sampler
-    return Proposer(space, built, "max", seed)
+    def build(number: int) -> BaseSampler:
+        return samplers.load(sampler).build(trials, number) if isinstance(sampler, str) else sampler
+
+    return Proposer(space, build, "max", seed)
 
 
 def proposed(proposer: Proposer, trials: list[FrozenTrial]) -> dict[str, Any] | None:
@@ -47,8 +49,7 @@ def proposed(proposer: Proposer, trials: list[FrozenTrial]) -> dict[str, Any] | 
 def test_the_sampler_learns_from_the_trials() -> None:
     space = space_of({"loss.neg_margin": {"float": [0.0, 1.0]}})
     trials = [finished(space, {"loss.neg_margin": i / 40}, score=-((i / 40 - 0.3) ** 2)) for i in range(40)]
-    proposing = proposer(space, trials=40, seed=1)
-    proposals = [proposed(proposing, trials) for _ in range(20)]
+    proposals = [proposed(proposer(space, trials=40, seed=seed), trials) for seed in range(20)]
     near = [abs(values["loss.neg_margin"] - 0.3) < 0.2 for values in proposals if values]
     assert sum(near) >= 15  # at random it would be 8
 

@@ -1,4 +1,4 @@
-"""One real search from the command line, and everything that must be true after it."""
+"""One search from the command line, and what holds after it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ import psutil
 import pytest
 from support.driving import QUICK, Driver, Place
 
+from dmltune import tags
+from dmltune.errors import UserError
+from dmltune.experiment import load_experiment
+from dmltune.runs import TrackedRun
+from dmltune.search.api import _log_result, _result, search
+from dmltune.search.records import TrialRecords
+from dmltune.search.state import SearchState
+from dmltune.store import Store
+from dmltune.tracking import Tracker
+
 TRIALS = ("--trials", "4")
 
 
@@ -37,8 +47,8 @@ def finished(place: Place) -> Finished:
     before = set(Path("/tmp").glob("ray"))
     scratch = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short: Ray's sockets live in it
     (home := place.folder / "home").mkdir()
-    words = ("search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole", "-f", "json")
-    driver = place.start(*words, TMPDIR=str(scratch), HOME=str(home))
+    command = ("search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole", "-f", "json")
+    driver = place.start(*command, TMPDIR=str(scratch), HOME=str(home))
     listening: set[str] = set()
     over = threading.Event()
     watcher = threading.Thread(target=watch_sockets, args=(driver, listening, over))
@@ -58,16 +68,15 @@ def watch_sockets(driver: Driver, listening: set[str], over: threading.Event) ->
         driver.look()
         for process in [psutil.Process(driver.process.pid), *driver.alive()]:
             try:
-                found = process.net_connections("inet")
+                connections = process.net_connections("inet")
             except psutil.Error:
                 continue
-            listening |= {c.laddr.ip for c in found if c.status == psutil.CONN_LISTEN}
+            listening |= {c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN}
         time.sleep(0.3)
 
 
 def ray_folders(driver: Driver) -> set[Path]:
-    """What would be left beside the temporary folder that the command was given. (Other tests run at the same
-    time, and start Ray too.)"""
+    """Return what would be left beside the temporary folder of the command. Other tests start Ray too."""
     own = ("ray", f"dmltune-ray-{driver.process.pid}-*")
     return {path for pattern in own for path in Path("/tmp").glob(pattern)}
 
@@ -99,8 +108,8 @@ def test_trial_0_is_the_reference_and_the_baseline_runs_too(finished: Finished) 
 
 def test_nothing_listens_beyond_loopback(finished: Finished) -> None:
     assert len(finished.listening) >= 1
-    strangers = {ip for ip in finished.listening if not is_loopback(ip)}
-    assert not strangers
+    public = {ip for ip in finished.listening if not is_loopback(ip)}
+    assert not public
 
 
 def is_loopback(ip: str) -> bool:
@@ -130,7 +139,7 @@ def test_study_and_runs_agree_and_none_is_running(finished: Finished) -> None:
     assert parent.data.tags["dmltune.winner"] == finished.result["winner"]["run_id"]
 
 
-def test_a_run_says_what_made_it_and_carries_its_curve(finished: Finished) -> None:
+def test_a_run_has_the_tags_of_what_made_it_and_its_curve(finished: Finished) -> None:
     parent, children = runs_of(finished.place, "whole")
     assert {"dmltune.seed", "dmltune.data", "version.torch", "version.dmltune"} <= set(parent.data.tags)
     assert parent.data.params["references.name"] == "ccp"
@@ -142,14 +151,14 @@ def test_a_run_says_what_made_it_and_carries_its_curve(finished: Finished) -> No
         assert [m.step for m in client.get_metric_history(reference, metric)] == [4, 8]
 
 
-def test_the_checkpoints_that_are_kept_are_artifacts_and_nothing_else_is_left(finished: Finished) -> None:
+def test_the_best_models_are_artifacts_and_nothing_else_is_left(finished: Finished) -> None:
     _, children = runs_of(finished.place, "whole")
     ranked = sorted(children, key=lambda run: -run.data.metrics["best_map_at_r"])
-    keep = {run.info.run_id for run in ranked[:3]} | {run.info.run_id for run in children[:2]}
+    stored = {run.info.run_id for run in ranked[:3]} | {run.info.run_id for run in children[:2]}
     client = mlflow.MlflowClient(f"sqlite:///{finished.place.store / 'mlflow.db'}")
     for run in children:
         files = {Path(f.path).name for f in client.list_artifacts(run.info.run_id, "model")}
-        assert bool(files) == (run.info.run_id in keep)
+        assert bool(files) == (run.info.run_id in stored)
         assert not any(name.endswith((".pt", ".pkl", ".pth")) for name in files)
     trials = finished.place.store / "searches" / "whole" / "trials"
     assert [path for path in trials.rglob("*") if path.is_file()] == []
@@ -163,13 +172,49 @@ def test_evaluating_the_winner_repeats_its_validation_score(finished: Finished) 
     assert document["split"] == "validation"
 
 
-def test_the_same_command_again_repeats_nothing(finished: Finished) -> None:
-    began = time.monotonic()
-    again = finished.place.search("whole", *QUICK, *TRIALS)
-    assert again["rows"] == finished.result["rows"]
-    assert again["winner"] == finished.result["winner"]
-    assert "starts" not in finished.place.run("search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole")[2]
-    assert time.monotonic() - began < 120  # no Ray
+def test_a_resume_of_a_finished_search_changes_no_tag_and_starts_no_ray(
+    finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.at(finished.place.store)
+    parent, _ = runs_of(finished.place, "whole")
+    Tracker(store).tag(parent.info.run_id, {"git.commit": "older", tags.DRIVER: "elsewhere:1:2"})
+    before, children = runs_of(finished.place, "whole")
+
+    def start(*arguments: object) -> None:
+        raise AssertionError("nothing is left to do")
+
+    monkeypatch.setattr("dmltune.train.ray_session._start", start)
+    experiment = load_experiment("glyphs-ccp", QUICK)
+    result = search(experiment, space_name="glyphs-ccp", name="whole", trials=4, store=store)
+    rows = json.loads(json.dumps(result.to_dict()))["rows"]
+    assert rows == finished.result["rows"]
+    after, children_after = runs_of(finished.place, "whole")
+    assert after.data.tags == before.data.tags
+    assert after.info.end_time == before.info.end_time
+    assert [run.data.tags for run in children_after] == [run.data.tags for run in children]
+    code, out, errors = finished.place.run(
+        "search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole", "-f", "json"
+    )
+    assert code == 0, errors
+    assert json.loads(out)["winner"] == finished.result["winner"]
+    assert runs_of(finished.place, "whole")[0].data.tags == before.data.tags
+
+
+def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Finished) -> None:
+    store = Store(Path(shutil.copytree(finished.place.store, finished.place.folder / "copy")))
+    tracker = Tracker(store)
+    parent = tracker.find("whole")
+    assert parent is not None
+    tracker.tag(parent.data.tags[tags.WINNER], {tags.MODEL: "lost"})
+    experiment = load_experiment("glyphs-ccp", QUICK)
+    state = SearchState("whole", "glyphs-ccp", "map_at_r", "max", 4)
+    run = TrackedRun(tracker, parent.info.run_id, "map_at_r")
+    records = TrialRecords(store, state, experiment, run, {}, None)
+    run.reopen({})
+    with pytest.raises(UserError, match=r"the winner's model .* is not in the store") as error:
+        _log_result(run, _result(experiment, records, store, ""))
+    assert "\n" not in str(error.value)
+    assert tracker.active_run(parent.info.run_id).data.tags[tags.STATE] == "running"
 
 
 def test_another_configuration_under_the_same_name_is_refused_with_the_difference(finished: Finished) -> None:

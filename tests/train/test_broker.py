@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dmltune.train import worker
 from dmltune.train.broker import Broker
 from dmltune.train.orders import Order, TrialReport
 
@@ -259,3 +261,37 @@ def test_stopping_ends_groups_and_trials_that_wait(busy: bool) -> None:
         assert (await question).finished
 
     run(scenario())
+
+
+def test_a_group_of_one_order_a_start_leaves_a_paused_order_without_a_failed_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With `--isolation trial` the processes of a group end after every order, paused ones too."""
+    loop, broker, served = asyncio.new_event_loop(), Broker(max_attempts=2), list[str]()
+
+    class Actor:
+        def __getattr__(self, method: str) -> Any:
+            return SimpleNamespace(remote=getattr(broker, method))
+
+    def serve(group: str, actor: Any, taken: Order) -> None:
+        served.append(taken.id)
+        loop.run_until_complete(broker.report(group, taken.id, report(len(served) - 1)))
+        loop.run_until_complete(broker.pause(taken.id))
+
+    calls: list[object] = []
+
+    def get(call: Coroutine[Any, Any, Any]) -> Any:
+        calls.append(call)
+        assert len(calls) < 50, "the order was given up and the group waits for another"
+        return loop.run_until_complete(call)
+
+    monkeypatch.setattr(worker, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(worker, "ray", SimpleNamespace(get=get))
+    monkeypatch.setattr(worker, "_serve", serve)
+    for number in range(4):
+        question = loop.run_until_complete(ask(broker, number - 1))
+        worker.serve_orders({"group": "a", "broker": Actor(), "orders": 1})
+        answer = loop.run_until_complete(question)
+        assert (answer.number, answer.failure) == (number, "")
+    assert served == [FIRST] * 4
+    loop.close()

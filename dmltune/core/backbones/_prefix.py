@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import operator
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from dmltune.core.backbones._tracing import traced
+from dmltune.core.backbones._tracing import computed, traced
 from dmltune.errors import UserError, nearest
 
 ALL = "all"
@@ -55,23 +56,14 @@ class Cut:
     def rest(self, value: Tensor) -> Tensor:
         known: dict[fx.Node, Any] = {self._enter: value}
         for node in self._nodes:
-            args = fx.map_arg(node.args, known.__getitem__)
-            kwargs = fx.map_arg(node.kwargs, known.__getitem__)
-            if node.op == "call_module":
-                known[node] = self._backbone.get_submodule(str(node.target))(*args, **kwargs)
-            elif node.op == "get_attr":
-                known[node] = _attribute(self._backbone, str(node.target))
-            elif node.op == "call_method":
-                known[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            else:
-                assert callable(node.target)
-                known[node] = node.target(*args, **kwargs)
+            known[node] = computed(node, self._backbone, known)
         result: Tensor = known[self._leave]
         return result
 
     def freeze(self) -> None:
         """Freeze everything before the cut."""
-        learning = {id(weight) for name, weight in self._tensors() if self._learns(name)}
+        tensors = self._backbone.state_dict(keep_vars=True)
+        learning = {id(weight) for name, weight in tensors.items() if self._learns(name)}
         for weight in self._backbone.parameters():
             if id(weight) not in learning:
                 weight.requires_grad_(False)
@@ -91,15 +83,12 @@ class Cut:
         """Return a name of the function of images in [0, 1] that the prefix computes, with its weights."""
         standard = [getattr(self._backbone, name, ()) for name in ("mean", "std")]
         content = hashlib.sha256(f"{self._target} {standard} {self._backbone!r}".encode())
-        for name, value in self._tensors():
+        for name, value in self._backbone.state_dict().items():
             if not self._learns(name):
                 plain = value.detach().cpu().contiguous().flatten()
                 content.update(f"{name} {plain.dtype} {tuple(value.shape)}".encode())
                 content.update(plain.view(torch.uint8).numpy().data)
         return content.hexdigest()
-
-    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self._backbone.state_dict(keep_vars=True).items()
 
     def _learns(self, tensor: str) -> bool:
         return any(tensor == path or tensor.startswith(f"{path}.") for path in self._learning)
@@ -151,7 +140,15 @@ def _cut(backbone: nn.Module, target: str, until: str, image: Tensor) -> Cut:
     nodes = list(graphs[0].nodes)
     enter, leave = nodes[0], nodes[-1].args[0]
     assert isinstance(leave, fx.Node)
-    cut = _input_of(target, until, nodes) if target else leave
+    cut = leave
+    if target:
+        calls = [node for node in nodes if node.op == "call_module" and node.target == target]
+        if len(calls) != 1:
+            raise _refused(until, f"it is called {len(calls)} times")
+        inputs = calls[0].all_input_nodes
+        if len(inputs) != 1 or calls[0].args[:1] != (inputs[0],):
+            raise _refused(until, f"it takes {len(inputs)} values")
+        cut = inputs[0]
     if cut is enter:
         raise _refused(until, "nothing stands before it; leave frozen_until out")
     before, whole = _ancestors(cut), _ancestors(leave)
@@ -162,13 +159,10 @@ def _cut(backbone: nn.Module, target: str, until: str, image: Tensor) -> Cut:
     for node in after:
         for value in node.all_input_nodes:
             if value in before and value is not cut:
-                raise _refused(
-                    until,
-                    f"besides its input '{value.name}' goes on; "
-                    "choose a module on the main path, such as a stage",
-                )
+                remedy = "choose a module on the main path, such as a stage"
+                raise _refused(until, f"besides its input '{value.name}' goes on; {remedy}")
         if str(node.target) in called and node.op in ("call_module", "get_attr"):
-            inside = _attribute(backbone, str(node.target))
+            inside = operator.attrgetter(str(node.target))(backbone)
             if isinstance(inside, Tensor) or inside.state_dict():
                 raise _refused(until, f"'{node.target}' is used on both sides")
     return Cut(backbone, target, after, (cut, leave))
@@ -197,16 +191,6 @@ def _resolve(backbone: nn.Module, until: str) -> str:
     raise UserError(f"the backbone has no module '{until}' for frozen_until{hint}")
 
 
-def _input_of(target: str, until: str, nodes: list[fx.Node]) -> fx.Node:
-    calls = [node for node in nodes if node.op == "call_module" and node.target == target]
-    if len(calls) != 1:
-        raise _refused(until, f"it is called {len(calls)} times")
-    inputs = calls[0].all_input_nodes
-    if len(inputs) != 1 or calls[0].args[:1] != (inputs[0],):
-        raise _refused(until, f"it takes {len(inputs)} values")
-    return inputs[0]
-
-
 def _ancestors(node: fx.Node) -> set[fx.Node]:
     """Return the node and all that it depends on."""
     reached, waiting = {node}, [node]
@@ -215,13 +199,6 @@ def _ancestors(node: fx.Node) -> set[fx.Node]:
         reached |= fresh
         waiting += fresh
     return reached
-
-
-def _attribute(root: nn.Module, path: str) -> Any:
-    value: Any = root
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
 
 
 def _refused(until: str, reason: str) -> UserError:

@@ -5,6 +5,7 @@ Values that depend on sizes alone are numbers in the graph: branches and shapes 
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -44,8 +45,8 @@ class _Tracer(fx.Tracer):
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Traced(node, self)
 
-    def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **rest: Any) -> fx.Node:
-        node = super().create_node(kind, target, args, kwargs, *more, **rest)
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        node = super().create_node(*args, **kwargs)
         self._running = True
         try:
             self.values[node] = self._value(node)
@@ -53,36 +54,17 @@ class _Tracer(fx.Tracer):
             self._running = False
         return node
 
-    def create_proxy(
-        self,
-        kind: str,
-        target: Any,
-        args: Any,
-        kwargs: Any,
-        name: str | None = None,
-        type_expr: Any = None,
-        proxy_factory_fn: Any = None,
-    ) -> Any:
-        proxy = super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
+    def create_proxy(self, *args: Any, **kwargs: Any) -> Any:
+        proxy = super().create_proxy(*args, **kwargs)
         value = self.values[proxy.node]
         return value if isinstance(value, _PLAIN) else proxy
 
     def _value(self, node: fx.Node) -> Any:
-        args: Any = fx.map_arg(node.args, self.values.__getitem__)
-        kwargs: Any = fx.map_arg(node.kwargs, self.values.__getitem__)
         if node.op == "placeholder":
             return self._image
         if node.op == "output":
-            return args[0]
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        if node.op == "call_function":
-            assert callable(node.target)
-            return node.target(*args, **kwargs)
-        value: Any = self.root
-        for name in str(node.target).split("."):
-            value = getattr(value, name)
-        return value(*args, **kwargs) if node.op == "call_module" else value
+            return fx.map_arg(node.args, self.values.__getitem__)[0]
+        return computed(node, self.root, self.values)
 
 
 class _Traced(fx.Proxy):
@@ -100,6 +82,19 @@ class _Traced(fx.Proxy):
 
     def __bool__(self) -> bool:
         return bool(self.tracer.values[self.node])
+
+
+def computed(node: fx.Node, root: nn.Module, values: dict[fx.Node, Any]) -> Any:
+    """Return the value of a node from those of its inputs."""
+    args: Any = fx.map_arg(node.args, values.__getitem__)
+    kwargs: Any = fx.map_arg(node.kwargs, values.__getitem__)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    if node.op == "call_function":
+        assert callable(node.target)
+        return node.target(*args, **kwargs)
+    value = operator.attrgetter(str(node.target))(root)
+    return value(*args, **kwargs) if node.op == "call_module" else value
 
 
 def _holds(path: str, target: str) -> bool:

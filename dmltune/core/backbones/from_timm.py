@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmltune.core.backbones import Backbone, _maps, _weights
+from dmltune.core.backbones import Backbone, _maps, fetched, load_tensors
 from dmltune.errors import UserError, nearest
 
 _PROBE = 96
@@ -38,11 +38,8 @@ class FromTimm(Backbone):
         self.name = model
         self.net = _created(model)
         config = self.net.default_cfg
-        self.mean, self.std, self.channels = (
-            tuple(config["mean"]),
-            tuple(config["std"]),
-            self.net.num_features,
-        )
+        self.mean, self.std = tuple(config["mean"]), tuple(config["std"])
+        self.channels = self.net.num_features
         has_class_token = getattr(self.net, "cls_token", None) is not None
         self.prefix: int = getattr(self.net, "num_prefix_tokens", int(has_class_token))
         self.patch = _patch_size(getattr(self.net, "patch_embed", None))
@@ -56,7 +53,7 @@ class FromTimm(Backbone):
     def load_tensors(self, tensors: dict[str, Tensor], source: str) -> None:
         """Load weights; `fc_norm`, after an average of tokens, normalises the tokens here."""
         renamed = {name.replace("fc_norm.", "norm."): value for name, value in tensors.items()}
-        _weights.load_tensors(self.net, renamed | tensors, source)
+        load_tensors(self.net, renamed | tensors, source)
 
     def load_named_weights(self, weights: str) -> None:
         if weights != "imagenet":
@@ -65,7 +62,7 @@ class FromTimm(Backbone):
 
         source = f"imagenet of timm/{self.name}"
         self.load_tensors(
-            _weights.fetched(source, lambda: timm.create_model(self.name, pretrained=True).state_dict()),
+            fetched(source, lambda: timm.create_model(self.name, pretrained=True).state_dict()),
             source,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dmltune.core.backbones import Backbone, _maps, _weights
+from dmltune.core.backbones import Backbone, _maps, fetched, load_tensors
 from dmltune.errors import UserError, nearest
 
 _PROBE = 96
@@ -70,7 +70,7 @@ class FromTorchvision(Backbone):
             return enum.get_state_dict(progress=False, check_hash=True)
 
         source = f"imagenet of torchvision/{self.name}"
-        _weights.load_tensors(self, _weights.fetched(source, fetch), source)
+        load_tensors(self, fetched(source, fetch), source)
 
     def _channels(self) -> int:
         try:

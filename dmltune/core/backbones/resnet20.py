@@ -40,11 +40,7 @@ class Resnet20(Backbone):
         self.bn = nn.BatchNorm2d(16)
         blocks = []
         for inside, outside, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2)):
-            blocks += [
-                _Block(inside, outside, stride),
-                _Block(outside, outside, 1),
-                _Block(outside, outside, 1),
-            ]
+            blocks += [_Block(inside, outside, stride), *(_Block(outside, outside, 1) for _ in range(2))]
         self.blocks = nn.Sequential(*blocks)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

@@ -26,7 +26,6 @@ def refuse_references(loss: nn.Module, refs_RD: Tensor | None) -> None:
 
 def load(name: str, num_classes: int | None = None, dim: int | None = None, **parameters: Any) -> nn.Module:
     """Return the loss `name` with these parameters."""
-    loss: nn.Module = components.build_module(
-        "losses", name, {"num_classes": num_classes, "dim": dim}, parameters
-    )
+    given = {"num_classes": num_classes, "dim": dim}
+    loss: nn.Module = components.build_module("losses", name, given, parameters)
     return loss

@@ -52,10 +52,6 @@ def saturated(x_BD: Tensor) -> Tensor:
     return x_BD.to(torch.promote_types(x_BD.dtype, torch.float32)).clamp(-_LARGEST, _LARGEST)
 
 
-def mean_of_non_zero(values: Tensor) -> Tensor:
-    return values.sum() / torch.count_nonzero(values).clamp(min=1)
-
-
 def only(x_BR: Tensor, mask_BR: Tensor) -> Tensor:
     """Return exponents whose entries outside the mask have no effect.
 

@@ -49,7 +49,6 @@ class FromPml(nn.Module):
     loss_class: ClassVar[Any]
     takes_references: ClassVar[bool]
     __signature__: ClassVar[inspect.Signature]
-    draws: Tensor
 
     def __init__(self, *, miner: str | None = None, **values: Any) -> None:
         super().__init__()
@@ -57,7 +56,10 @@ class FromPml(nn.Module):
         missing = [name for name in needed if name not in values]
         if missing:
             raise UserError(f"pml/{self.model} needs {' and '.join(missing)}")
-        _ignore_warnings()
+        # numpy and torch warn about the library, and users cannot act on it
+        library = "pytorch_metric_learning"
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=library)
+        warnings.filterwarnings("ignore", "Using a non-tuple sequence", UserWarning, library)
         given = {theirs: values.pop(ours) for theirs, ours in _given(self.loss_class).items()}
         with self._errors_in_one_line():
             self.loss = self.loss_class(**given, **values)
@@ -65,7 +67,7 @@ class FromPml(nn.Module):
         _register_plain_tensors(self.loss)
         self.random = miner is not None or values.get("triplets_per_anchor", "all") != "all"
         if self.random:
-            self.register_buffer("draws", torch.tensor(0))
+            self.draws = nn.Buffer(torch.tensor(0))
 
     def forward(
         self,
@@ -91,7 +93,7 @@ class FromPml(nn.Module):
         """Draw from a seed in the state: alike on all ranks and after resuming; other draws stay."""
         with torch.random.fork_rng([emb_BD.device] if emb_BD.is_cuda else []):
             torch.manual_seed(int(self.draws))
-            self.draws += 1
+            self.draws.add_(1)
             yield
 
     @contextmanager
@@ -106,7 +108,8 @@ class FromPml(nn.Module):
 @cache
 def component(model: str) -> type[FromPml]:
     """Return the class of `pml/<model>`: FromPml with the parameters of that loss as its signature."""
-    known = _losses(f"loss pml/{model}")
+    module = _library(f"loss pml/{model}").losses
+    known = _members(module, module.BaseMetricLossFunction, module.GenericPairLoss)
     if model in _REFUSED:
         raise UserError(f"pml/{model} {_REFUSED[model]}.")
     if model not in known:
@@ -146,11 +149,6 @@ def _members(module: Any, *bases: Any) -> dict[str, Any]:
     """Return name → class of the classes derived from the first base, without the bases."""
     classes = {name: member for name, member in vars(module).items() if isinstance(member, type)}
     return {name: cls for name, cls in classes.items() if issubclass(cls, bases[0]) and cls not in bases}
-
-
-def _losses(wanted: str) -> dict[str, Any]:
-    module = _library(wanted).losses
-    return _members(module, module.BaseMetricLossFunction, module.GenericPairLoss)
 
 
 def _miner(name: str) -> nn.Module:
@@ -219,13 +217,6 @@ def _keyword(name: str, annotation: Any = Any, default: Any = inspect.Parameter.
 def _calls(loss_class: Any, helper: str) -> bool:
     """Return whether the loss refuses something by this helper of the library."""
     return helper in loss_class.compute_loss.__code__.co_names
-
-
-def _ignore_warnings() -> None:
-    """Ignore warnings of numpy and torch about the library, which users cannot act on."""
-    library = "pytorch_metric_learning"
-    warnings.filterwarnings("ignore", category=DeprecationWarning, module=library)
-    warnings.filterwarnings("ignore", "Using a non-tuple sequence", UserWarning, library)
 
 
 def _register_plain_tensors(loss: nn.Module) -> None:

@@ -8,7 +8,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.losses._pairs import PairLoss, mean_of_non_zero
+from dmltune.core.losses._pairs import PairLoss
 
 
 class Margin(PairLoss):
@@ -19,8 +19,6 @@ class Margin(PairLoss):
     that of the positive ones.
     """
 
-    beta: Tensor
-
     def __init__(
         self,
         alpha: Annotated[float, Ge(0)] = 0.2,
@@ -30,12 +28,10 @@ class Margin(PairLoss):
         super().__init__()
         self.alpha = alpha
         start = torch.tensor(beta, dtype=torch.float64)  # exact for float64 points too, lowers none
-        if learn_beta:
-            self.beta = nn.Parameter(start)
-        else:
-            self.register_buffer("beta", start)
+        self.beta = nn.Parameter(start) if learn_beta else nn.Buffer(start)
 
     def of_pairs(self, dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
         beyond_BR = dist_BR - self.beta
         too_far_BR = torch.where(positive_BR, self.alpha + beyond_BR, 0)
-        return mean_of_non_zero(torch.where(negative_BR, self.alpha - beyond_BR, too_far_BR).relu())
+        violation_BR = torch.where(negative_BR, self.alpha - beyond_BR, too_far_BR).relu()
+        return violation_BR.sum() / torch.count_nonzero(violation_BR).clamp(min=1)

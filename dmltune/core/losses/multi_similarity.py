@@ -32,20 +32,12 @@ class MultiSimilarity(SimilarityLoss):
 
     def of_pairs(self, similarity_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
         if self.mining_margin is not None:
-            positive_BR, negative_BR = _mined(
-                similarity_BR.detach(), positive_BR, negative_BR, self.mining_margin
-            )
+            fixed_BR, margin = similarity_BR.detach(), self.mining_margin
+            nearest_negative_B1 = torch.where(negative_BR, fixed_BR, -torch.inf).amax(1, keepdim=True)
+            farthest_positive_B1 = torch.where(positive_BR, fixed_BR, torch.inf).amin(1, keepdim=True)
+            positive_BR = positive_BR & (fixed_BR - margin < nearest_negative_B1)
+            negative_BR = negative_BR & (fixed_BR + margin > farthest_positive_B1)
         above_BR = similarity_BR - self.base
         pull_B = log_one_plus_exp(only(-self.alpha * above_BR, positive_BR).logsumexp(1)) / self.alpha
         push_B = log_one_plus_exp(only(self.beta * above_BR, negative_BR).logsumexp(1)) / self.beta
         return (pull_B + push_B).sum() / max(1, len(similarity_BR))
-
-
-def _mined(
-    similarity_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor, margin: float
-) -> tuple[Tensor, Tensor]:
-    nearest_negative_B1 = torch.where(negative_BR, similarity_BR, -torch.inf).amax(1, keepdim=True)
-    farthest_positive_B1 = torch.where(positive_BR, similarity_BR, torch.inf).amin(1, keepdim=True)
-    hard_positive_BR = positive_BR & (similarity_BR - margin < nearest_negative_B1)
-    hard_negative_BR = negative_BR & (similarity_BR + margin > farthest_positive_B1)
-    return hard_positive_BR, hard_negative_BR

@@ -62,9 +62,8 @@ def _slopes(
     bound_BP, place_BP = torch.where(positive_BR, dist_BR + margin, -torch.inf).topk(most, dim=1)
     bound_BP, place_BP = bound_BP.flip(1), place_BP.flip(1)
     near_BR = torch.where(negative_BR, dist_BR, torch.inf)
-    satisfied_BR = torch.searchsorted(
-        bound_BP, near_BR, right=True
-    )  # positives this negative does not violate
+    # how many positives a negative does not violate
+    satisfied_BR = torch.searchsorted(bound_BP, near_BR, right=True)
     counts_BQ = satisfied_BR.new_zeros(len(dist_BR), most + 1)
     counts_BQ.scatter_add_(1, satisfied_BR, torch.ones_like(satisfied_BR))
     pulls_BP = counts_BQ.cumsum(1)[:, :-1]

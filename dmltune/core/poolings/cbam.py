@@ -12,8 +12,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from dmltune.core.geometry import at_least_float32
-from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import padding_of, weighted_sum
+from dmltune.core.poolings import Pooling, padding_of, weighted_sum
 
 
 class Cbam(Pooling):

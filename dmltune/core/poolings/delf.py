@@ -12,8 +12,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import local_features, weighted_sum
+from dmltune.core.poolings import Pooling, local_features, weighted_sum
 
 
 class Delf(Pooling):

@@ -11,8 +11,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import local_features, magnitude, weighted_sum
+from dmltune.core.poolings import Pooling, local_features, magnitude, weighted_sum
 
 
 class Gemax(Pooling):

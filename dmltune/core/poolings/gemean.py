@@ -12,8 +12,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import local_features
+from dmltune.core.poolings import Pooling, local_features
 
 FLOOR = 1e-6  # lower bound of features: powers of negative numbers are undefined (the authors' value)
 LEAST_POWER = 0.1  # not in the paper: the learned power stays above 0, where the mean divides by it

@@ -52,8 +52,6 @@ class Gsp(Pooling):
     the sum (conventional evaluation of the thesis; at μ = 1 it is max pooling).
     """
 
-    started: Tensor
-
     def __init__(
         self,
         *,
@@ -67,10 +65,9 @@ class Gsp(Pooling):
         super().__init__()
         self.attributes, self.start_points = prototypes, 4 * prototypes
         self.mu, self.epsilon, self.iterations, self.under = mu, epsilon, iterations, under
-        self.prototypes = nn.Parameter(
-            torch.randn(prototypes, channels, dtype=torch.float32) * (0.1 / channels**0.5)
-        )
-        self.register_buffer("started", torch.tensor(False))
+        start_MD = torch.randn(prototypes, channels, dtype=torch.float32) * (0.1 / channels**0.5)
+        self.prototypes = nn.Parameter(start_MD)
+        self.started = nn.Buffer(torch.tensor(False))
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
         return self.with_attributes(features_BDHW)[0]
@@ -98,12 +95,10 @@ class Gsp(Pooling):
             raise ValueError("Gsp.start needs at least one point; got none")
         points_ND, total = lip(points_ND), len(self.prototypes)
         picks = greedy_k_center(points_ND, None, min(total, len(points_ND)))
-        chosen_MD = points_ND[picks[torch.arange(total, device=picks.device) % len(picks)]].to(
-            self.prototypes
-        )
-        noise_MD = torch.randn(
-            chosen_MD.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32
-        )
+        repeated = picks[torch.arange(total, device=picks.device) % len(picks)]
+        chosen_MD = points_ND[repeated].to(self.prototypes)
+        generator = torch.Generator().manual_seed(0)
+        noise_MD = torch.randn(chosen_MD.shape, generator=generator, dtype=torch.float32)
         noise_MD[: len(picks)] = 0
         self.prototypes.copy_(chosen_MD + noise_MD.to(chosen_MD) * (_JITTER / chosen_MD.shape[1] ** 0.5))
         self.started.fill_(True)

@@ -12,8 +12,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
 from dmltune.core.geometry import greedy_k_center, l2_normalise, pairwise_distance
-from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import channels_each, local_features
+from dmltune.core.poolings import Pooling, channels_each, local_features
 
 _POINTS_EACH = 32  # points to start from for every centre
 _ROUNDS = 50  # most rounds of k-means; it usually converges earlier
@@ -66,9 +65,8 @@ def _k_means(points_PD: Tensor, clusters: int) -> Tensor:
         before_P, nearest_P = nearest_P, pairwise_distance(points_PD, centres_KD).argmin(1)
         if torch.equal(before_P, nearest_P):
             break
-        own_KP = (nearest_P == torch.arange(len(centres_KD), device=nearest_P.device).unsqueeze(1)).to(
-            points_PD
-        )
+        cluster_K1 = torch.arange(len(centres_KD), device=nearest_P.device).unsqueeze(1)
+        own_KP = (nearest_P == cluster_K1).to(points_PD)
         sizes_K1 = own_KP.sum(1, keepdim=True)
         centres_KD = torch.where(sizes_K1 > 0, own_KP @ points_PD / sizes_K1.clamp(min=1), centres_KD)
     return centres_KD

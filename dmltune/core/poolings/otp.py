@@ -13,8 +13,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
 from dmltune.core.geometry import greedy_k_center, l2_normalise
-from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import channels_each, local_features
+from dmltune.core.poolings import Pooling, channels_each, local_features
 
 _POINTS_EACH = 32  # points to start from for every prototype
 

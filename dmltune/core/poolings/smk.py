@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dmltune.core.geometry import at_least_float32
-from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import local_features, magnitude, padding_of, weighted_sum
+from dmltune.core.poolings import Pooling, local_features, magnitude, padding_of, weighted_sum
 
 
 class Smk(Pooling):
@@ -36,9 +35,8 @@ class Smk(Pooling):
         norm_BN = torch.linalg.vector_norm(local_BND / magnitude(local_BND, 1, 2), dim=-1)
         total_B1 = norm_BN.sum(1, keepdim=True)
         nothing_B1 = total_B1 == 0
-        share_BN = torch.where(
-            nothing_B1, 1 / norm_BN.shape[1], norm_BN / torch.where(nothing_B1, 1, total_B1)
-        )
+        share_BN = norm_BN / torch.where(nothing_B1, 1, total_B1)
+        share_BN = torch.where(nothing_B1, 1 / norm_BN.shape[1], share_BN)
         smooth_BDHW = F.avg_pool2d(
             features_BDHW, self.kernel_size, stride=1, padding=self.padding, count_include_pad=False
         )

@@ -11,8 +11,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.poolings import Pooling
-from dmltune.core.poolings._local import local_features
+from dmltune.core.poolings import Pooling, local_features
 from dmltune.core.poolings.gemean import generalised_mean
 
 

@@ -28,13 +28,6 @@ class Ccp(References):
 
     normalise: ClassVar[Literal["l2", "lip"]] = "lip"
     yaml_names: ClassVar[dict[str, str]] = {"lambda": "proximal_weight"}
-    best_proxies: Tensor
-    anchor_W: Tensor
-    best_W: Tensor
-    best_score: Tensor
-    projection: Tensor
-    stale: Tensor
-    steps: Tensor
 
     def __init__(
         self,
@@ -55,18 +48,15 @@ class Ccp(References):
         self.pool_size, self.patience = pool_size, patience
         self.proximal_weight, self.batch_weight = proximal_weight, batch_weight
         self.proxies = nn.Parameter(torch.zeros(num_classes, proxies, dim, dtype=torch.float32))
-        self.register_buffer(
-            "proxy_labels", torch.arange(num_classes).repeat_interleave(proxies), persistent=False
-        )
-        self.register_buffer("best_proxies", torch.zeros(num_classes, proxies, dim, dtype=torch.float32))
-        self.register_buffer(
-            "anchor_W", torch.zeros(0, dtype=torch.float32)
-        )  # θ*; empty during the first projection, where λ is 0
-        self.register_buffer("best_W", torch.zeros(0, dtype=torch.float32))
-        self.register_buffer("best_score", torch.tensor(-torch.inf, dtype=torch.float64))
-        self.register_buffer("projection", torch.tensor(1))
-        self.register_buffer("stale", torch.tensor(0))
-        self.register_buffer("steps", torch.tensor(0))
+        self.proxy_labels = nn.Buffer(torch.arange(num_classes).repeat_interleave(proxies), persistent=False)
+        self.best_proxies = nn.Buffer(torch.zeros_like(self.proxies))
+        # θ* is empty during the first projection, where λ is 0
+        self.anchor_W: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.float32))
+        self.best_W: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.float32))
+        self.best_score = nn.Buffer(torch.tensor(-torch.inf, dtype=torch.float64))
+        self.projection = nn.Buffer(torch.tensor(1))
+        self.stale = nn.Buffer(torch.tensor(0))
+        self.steps = nn.Buffer(torch.tensor(0))
 
     def forward(self, loss: nn.Module, emb_BD: Tensor, labels_B: Tensor) -> Tensor:
         if self.training:

@@ -28,12 +28,6 @@ class Xbm(References):
     text: its pull on the sample is along the sample itself, which l2 normalisation removes.
     """
 
-    memory: Tensor
-    memory_labels: Tensor
-    held: Tensor
-    next_slot: Tensor
-    steps: Tensor
-
     def __init__(
         self,
         *,
@@ -44,11 +38,11 @@ class Xbm(References):
     ) -> None:
         super().__init__()
         self.size, self.start_step, self.weight = size, start_step, weight
-        self.register_buffer("memory", torch.zeros(size, dim, dtype=torch.float32))
-        self.register_buffer("memory_labels", torch.zeros(size, dtype=torch.long))
-        self.register_buffer("held", torch.tensor(0))
-        self.register_buffer("next_slot", torch.tensor(0))
-        self.register_buffer("steps", torch.tensor(0))
+        self.memory = nn.Buffer(torch.zeros(size, dim, dtype=torch.float32))
+        self.memory_labels = nn.Buffer(torch.zeros(size, dtype=torch.long))
+        self.held = nn.Buffer(torch.tensor(0))
+        self.next_slot = nn.Buffer(torch.tensor(0))
+        self.steps = nn.Buffer(torch.tensor(0))
 
     def forward(self, loss: nn.Module, emb_BD: Tensor, labels_B: Tensor) -> Tensor:
         if not getattr(loss, "takes_references", True):

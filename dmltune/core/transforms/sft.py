@@ -1,7 +1,7 @@
 """Spherical Feature Transform (seed 001): the variation within a class is transferred to another.
 
-B samples, S of them sources, G generated points, C classes, D dimensions. A feature is x = μ + σ (eq. 1),
-with μ the centre of its class.
+B samples, S of them sources, G generated points, n points with a centre, C classes, U of them in a batch, D
+dimensions. A feature is x = μ + σ (eq. 1), with μ the centre of its class.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge, Interval
-from torch import Tensor
+from torch import Tensor, nn
 
 from dmltune.core.geometry import l2_normalise
 from dmltune.core.transforms import Transform
-from dmltune.core.transforms._centres import Centres, other_classes
-from dmltune.core.transforms._variation import Variation
 from dmltune.errors import UserError
 
-__all__ = ["Centres", "Sft", "rotate", "translate"]
+_MOMENTUM = 0.99  # share of the covariance that stays at an update
+_EVERY = 10  # updates between two eigendecompositions, which cost D³; the subspace moves slowly
 
 
 def rotate(x_BD: Tensor, source_BD: Tensor, target_BD: Tensor) -> Tensor:
@@ -52,6 +51,86 @@ def translate(x_BD: Tensor, source_BD: Tensor, target_BD: Tensor, renormalise: b
     return l2_normalise(moved_BD) if renormalise else moved_BD
 
 
+class Centres(nn.Module):
+    """One running centre a class, zero before the first sample of the class."""
+
+    def __init__(self, num_classes: int, dim: int) -> None:
+        super().__init__()
+        self.values = nn.Buffer(torch.zeros(num_classes, dim, dtype=torch.float32))
+
+    @torch.no_grad()
+    def update_(self, x_BD: Tensor, labels_B: Tensor) -> None:
+        """μ_j ← (μ_j + Σ_{y_i = j} x_i) / (1 + n_j): eq. 9 subtracted, not added.
+
+        The old centre counts as one sample: a centre depends on the order of the batches, not on the order
+        within one. A product with the class indicators, because scattered sums differ from rank to rank on a
+        GPU.
+        """
+        x_BD = x_BD.to(self.values.dtype)
+        classes_U, place_B = torch.unique(labels_B, return_inverse=True)
+        is_UB = (place_B == torch.arange(len(classes_U), device=x_BD.device).unsqueeze(1)).to(x_BD.dtype)
+        sums_UD = self.values[classes_U] + is_UB @ x_BD
+        self.values[classes_U] = sums_UD / (1 + is_UB.sum(1, keepdim=True))
+
+    @torch.no_grad()
+    def pick_(self, x_BD: Tensor, labels_B: Tensor, generator: torch.Generator) -> None:
+        """Set the centre of each class of the batch to a random sample ("Pick" of table 6)."""
+        draw_B = torch.randperm(len(labels_B), generator=generator).to(labels_B.device)
+        same_BB = labels_B.unsqueeze(1) == labels_B
+        picked_B = ~(same_BB & (draw_B > draw_B.unsqueeze(1))).any(1)
+        self.values[labels_B[picked_B]] = x_BD[picked_B].to(self.values.dtype)
+
+    def known(self) -> Tensor:
+        """Return (C,) whether a class has a centre."""
+        return (self.values.amax(1) != 0) | (self.values.amin(1) != 0)  # several times as fast as any()
+
+
+def other_classes(allowed_C: Tensor, own_B: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw an allowed class for each sample uniformly, never its own; there must be one, (B,)."""
+    if not len(own_B):
+        return own_B
+    classes_K = allowed_C.nonzero().squeeze(1)
+    inside_B = allowed_C[own_B]
+    others_B = len(classes_K) - inside_B.long()
+    # float64 is uniform to 2⁻⁵³, so the floor is as good as a draw of a whole number below `others`
+    share_B = torch.rand(len(own_B), generator=generator, dtype=torch.float64).to(own_B.device)
+    index_B = (share_B * others_B).long()
+    place_B = torch.searchsorted(classes_K, own_B)
+    return classes_K[index_B + (inside_B & (index_B >= place_B))]
+
+
+class Variation(nn.Module):
+    """A running covariance of σ of all classes, and the projection Q Qᵀ on its leading subspace (FTL).
+
+    Q are the fewest leading eigenvectors that hold `energy` of the trace. Not in the text, which says "95 %
+    of the energy" only: the covariance is a moving average in which every batch has the trace 1 (only ratios
+    of eigenvalues matter, and the features' size drifts in training).
+    """
+
+    def __init__(self, dim: int, energy: float) -> None:
+        super().__init__()
+        self.energy = energy
+        self.covariance = nn.Buffer(torch.zeros(dim, dim, dtype=torch.float32))
+        self.projector: Tensor = nn.Buffer(torch.zeros(dim, dim, dtype=torch.float32))
+        self.updates = nn.Buffer(torch.tensor(0))
+
+    @torch.no_grad()
+    def update_(self, sigma_nD: Tensor) -> None:
+        """Add σ to the covariance, unless it is empty, zero or not finite."""
+        if not (len(sigma_nD) and 0 < float(sigma_nD.abs().max()) < float("inf")):
+            return
+        unit_nD = l2_normalise(sigma_nD.to(self.covariance.dtype).flatten()).view_as(sigma_nD)
+        self.covariance.lerp_(unit_nD.mT @ unit_nD, 1 - _MOMENTUM)
+        if int(self.updates) % _EVERY == 0:
+            # a new tensor: the backward of points that were generated before still needs the old one
+            values_D, vectors_DD = torch.linalg.eigh(self.covariance)
+            held_D = values_D.clamp(min=0).flip(0).cumsum(0)
+            count = int((held_D < self.energy * held_D[-1]).sum()) + 1
+            leading_DK = vectors_DD[:, -count:]
+            self.projector = leading_DK @ leading_DK.mT
+        self.updates.add_(1)
+
+
 class Sft(Transform):
     """Move every feature to a random other class.
 
@@ -63,10 +142,6 @@ class Sft(Transform):
     with the class. Classes without a centre neither give nor get features, nor do pairs of centres without a
     plane.
     """
-
-    seed: Tensor
-    draws: Tensor
-    tail_C: Tensor
 
     def __init__(
         self,
@@ -85,10 +160,9 @@ class Sft(Transform):
         self.weight, self.scheme, self.estimate = weight, scheme, centres
         self.on_sphere = form == "rotate"  # features and centres after normalisation, or before
         # the global generator is seeded alike on all ranks when a training is built
-        self.register_buffer("seed", torch.randint(2**31, ()))
-        self.register_buffer("draws", torch.tensor(0))
+        self.seed, self.draws = nn.Buffer(torch.randint(2**31, ())), nn.Buffer(torch.tensor(0))
         tail_C = _tail_classes(class_counts, tail_below) if scheme == "unbalanced" else torch.zeros(0).bool()
-        self.register_buffer("tail_C", tail_C, persistent=False)
+        self.tail_C = nn.Buffer(tail_C, persistent=False)
         self.centres = Centres(num_classes, dim)
         self.variation = Variation(dim, energy) if form == "ftl" else None
         if centres == "random":
@@ -104,7 +178,8 @@ class Sft(Transform):
         if self.variation is None:
             return translate(x_GD, from_GD, to_GD), target_G
         sigma_GD = translate(x_GD, from_GD, torch.zeros_like(from_GD), renormalise=False)
-        return l2_normalise(to_GD.to(sigma_GD.dtype) + self.variation.project(sigma_GD)), target_G
+        projected_GD = sigma_GD @ self.variation.projector.to(sigma_GD.dtype)
+        return l2_normalise(to_GD.to(sigma_GD.dtype) + projected_GD), target_G
 
     @torch.no_grad()
     def update_(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> None:
@@ -124,7 +199,7 @@ class Sft(Transform):
         source_B, target_C = known_C[labels_B], known_C
         if self.scheme == "unbalanced":
             source_B, target_C = source_B & ~self.tail_C[labels_B], known_C & self.tail_C
-        if self.variation is not None and not self.variation.ready():
+        if self.variation is not None and not self.variation.projector.any():
             source_B = torch.zeros_like(source_B)
         others_B = target_C.sum() - target_C[labels_B].long()
         source_S = (source_B & (others_B > 0)).nonzero().squeeze(1)

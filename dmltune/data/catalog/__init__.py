@@ -74,17 +74,20 @@ def _loaded(name: str, part: Part, root: Path | None, options: dict[str, Any]) -
 
 def published(name: str) -> dict[Part, tuple[int | None, int | None]]:
     """Return the published numbers of images and classes of each part, None where not known."""
-    numbers: dict[Part, tuple[int | None, int | None]]
-    numbers = getattr(importlib.import_module(f"{__name__}.{name}"), "PUBLISHED", {})
-    return numbers
+    module = importlib.import_module(f"{__name__}.{name}")
+    return cast(dict[Part, tuple[int | None, int | None]], getattr(module, "PUBLISHED", {}))
+
+
+def counts(images: ImageSet) -> list[tuple[int, int, str]]:
+    """Return the counts of a part, those published, and of what, where they are known."""
+    full = published(images.name).get(images.part, (None, None))
+    pairs = zip((len(images), images.num_classes), full, ("images", "classes"), strict=True)
+    return [(have, whole, what) for have, whole, what in pairs if whole is not None]
 
 
 def lacking(images: ImageSet) -> str:
     """Return "" for a complete part, else its counts: 12 of 8,054 images, 4 of 98 classes."""
-    counts = len(images), images.num_classes
-    full = published(images.name).get(images.part, (None, None))
-    pairs = zip(counts, full, ("images", "classes"), strict=True)
-    known = [(have, whole, what) for have, whole, what in pairs if whole is not None]
+    known = counts(images)
     if all(have == whole for have, whole, _ in known):
         return ""
     return ", ".join(f"{have:,} of {whole:,} {what}" for have, whole, what in known)

@@ -12,7 +12,6 @@ Legend: N collages, C foreground classes, P partitions, S = side of a tile, T ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -78,7 +77,8 @@ class Recipe:
 
         def read(indices: Ints, side: int | None) -> list[Pixels]:
             tiles = self.tiles.read(tile_N4[indices].ravel())
-            return [stitch(tiles[start : start + TILES]) for start in range(0, len(tiles), TILES)]
+            rows = [np.concatenate(tiles[first : first + 2], axis=1) for first in range(0, len(tiles), 2)]
+            return [np.concatenate(rows[first : first + 2]) for first in range(0, len(rows), 2)]
 
         content = repr((self.tiles.fingerprint, SEED)).encode() + tile_N4.tobytes() + labels_N.tobytes()
         names = tuple(self.tiles.class_names[label] for label in self.foreground)
@@ -93,15 +93,3 @@ def partitions(classes: int, parts: int) -> Ints:
         for fold in range(parts):
             partition_C[split(np.arange(classes), PROTOCOL, fold).validation_N] = fold
     return partition_C
-
-
-def stitch(tiles: Sequence[Pixels]) -> Pixels:
-    """Join four tiles (S, S, channels) to one image (2S, 2S, channels)."""
-    upper, lower = np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)
-    return np.concatenate([upper, lower], axis=0)
-
-
-def dealt(classes: Sequence[int], part: Part, each: int | None = None) -> tuple[tuple[int, ...], ...]:
-    """Deal at most `each` of the classes to each partition of a part; test has one."""
-    parts = PARTITIONS[PROTOCOL] if part == "train" else 1
-    return tuple(tuple(classes[partition::parts][:each]) for partition in range(parts))

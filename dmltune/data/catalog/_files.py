@@ -87,20 +87,19 @@ class Source:
         self,
         part: Part,
         folder: Path,
+        listed: Path,
         paths: Sequence[str],
         labels_N: Ints,
         class_names: Sequence[str],
-        *,
-        within: Path,
-        listed: Path,
         details: Sequence[object] = (),
+        within: str = "",
         **more: Any,
     ) -> Listing:
-        """Return the set of the files `within / path`. `more` goes to the ImageSet.
+        """Return the set of the files `folder / within / path`. `more` goes to the ImageSet.
 
         `details` is part of the fingerprint, for data whose paths do not tell the class.
         """
-        files = [within / path for path in paths]
+        files = [folder / within / path for path in paths]
 
         def read(indices: Ints, side: int | None) -> list[Pixels]:
             return [self.decode(files[index], side) for index in indices]
@@ -204,15 +203,14 @@ class Listing:
 
     def _rest(self, chosen_N: Ints) -> ImageSet:
         """Return the set of some images; classes and categories without an image are dropped."""
-        images = self.images
-        query_N = None if images.query_N is None else images.query_N[chosen_N]
+        images = self.images.at(chosen_N)
+        query_N = images.query_N
         if not len(chosen_N) or (query_N is not None and query_N.all() == query_N.any()):
             what = "image" if not len(chosen_N) else "query or no image of the gallery"
             raise self.source.broken(f"no {what} that {self.listed} lists can be read")
-        present_C, _, labels_N = dense(images.labels_N[chosen_N])
+        present_C, _, labels_N = dense(images.labels_N)
         category_N, names = images.category_N, images.category_names
         if category_N is not None:
-            category_N = category_N[chosen_N]
             present_K, _, place_N = dense(category_N[category_N >= 0])
             category_N[category_N >= 0] = place_N
             names = tuple(names[category] for category in present_K)
@@ -220,10 +218,8 @@ class Listing:
             images,
             labels_N=labels_N,
             class_names=tuple(images.class_names[label] for label in present_C),
-            reader=lambda indices, side: images.reader(chosen_N[indices], side),
             category_N=category_N,
             category_names=names,
-            query_N=query_N,
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import string
 import unicodedata
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +53,23 @@ def render(name: str, path: Path) -> dict[str, Pixels]:
     """Return every usable character of a face, (32, 32) white on black, without blank ones."""
     characters = TEX_FACES[name] if name in TEX_FACES else filter(is_visible, _mapped(path))
     font = ImageFont.truetype(str(path), POINTS, layout_engine=ImageFont.Layout.BASIC)
-    return dict(_pictures(font, characters))
+    pictures = {}
+    for character in characters:
+        ink_HW, top = _ink(font, character)
+        if ink_HW.size == 0:
+            continue
+        if max(ink_HW.shape) > SIDE:
+            smaller = font.font_variant(size=int(POINTS * SIDE / max(ink_HW.shape)))
+            ink_HW, top = _ink(smaller, character)
+            ink_HW = ink_HW[:SIDE, :SIDE]  # hinting may add a pixel
+            if ink_HW.size == 0:
+                continue
+        height, width = ink_HW.shape
+        row, column = min(max(BASELINE + top, 0), SIDE - height), (SIDE - width) // 2
+        picture = np.zeros((SIDE, SIDE), np.uint8)
+        picture[row : row + height, column : column + width] = ink_HW
+        pictures[character] = picture
+    return pictures
 
 
 def is_visible(character: str) -> bool:
@@ -74,24 +89,6 @@ def _mapped(path: Path) -> list[str]:
         # A character mapped to glyph 0 (.notdef) would be drawn as an empty box.
         missing = font.getGlyphOrder()[0]
         return [chr(code) for code, glyph in sorted((font.getBestCmap() or {}).items()) if glyph != missing]
-
-
-def _pictures(font: ImageFont.FreeTypeFont, characters: Iterable[str]) -> Iterator[tuple[str, Pixels]]:
-    for character in characters:
-        ink_HW, top = _ink(font, character)
-        if ink_HW.size == 0:
-            continue
-        if max(ink_HW.shape) > SIDE:
-            smaller = font.font_variant(size=int(POINTS * SIDE / max(ink_HW.shape)))
-            ink_HW, top = _ink(smaller, character)
-            ink_HW = ink_HW[:SIDE, :SIDE]  # hinting may add a pixel
-            if ink_HW.size == 0:
-                continue
-        height, width = ink_HW.shape
-        row, column = min(max(BASELINE + top, 0), SIDE - height), (SIDE - width) // 2
-        picture = np.zeros((SIDE, SIDE), np.uint8)
-        picture[row : row + height, column : column + width] = ink_HW
-        yield character, picture
 
 
 def _ink(font: ImageFont.FreeTypeFont, character: str) -> tuple[Pixels, int]:

@@ -20,7 +20,11 @@ def representatives(faces: Sequence[Mapping[str, bytes]]) -> dict[str, str]:
     letters that look the same, when the pictures hardly differ: Ё and Ë, whose dots some faces place a pixel
     apart, but not É and Greek Έ.
     """
-    merged = _Merged()
+    from scipy.cluster.hierarchy import DisjointSet  # nothing else here needs it
+
+    everything = sorted(set().union(*faces))
+    parts_of = {character: unicodedata.normalize("NFD", character) for character in everything}
+    merged = DisjointSet(set(everything).union(*parts_of.values()))
     alike: Counter[tuple[str, str]] = Counter()
     for face in faces:
         by_picture = defaultdict(list)
@@ -32,17 +36,15 @@ def representatives(faces: Sequence[Mapping[str, bytes]]) -> dict[str, str]:
         if 2 * times >= sum(first in face and second in face for face in faces):
             merged.merge(first, second)
 
-    everything = sorted(set().union(*faces))
     by_skeleton: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for character in everything:
-        parts = unicodedata.normalize("NFD", character)
+    for character, parts in parts_of.items():
         if len(parts) > 1:
-            by_skeleton[tuple(merged.find(part) for part in parts)].append(character)
+            by_skeleton[tuple(merged[part] for part in parts)].append(character)
     for characters in by_skeleton.values():
         for first, second in combinations(characters, 2):
             if _difference(faces, first, second) <= HARDLY:
                 merged.merge(first, second)
-    return {character: merged.find(character) for character in everything}
+    return {character: min(merged.subset(character)) for character in everything}
 
 
 def distinct_pictures(
@@ -65,25 +67,6 @@ def _difference(faces: Sequence[Mapping[str, bytes]], first: str, second: str) -
     distances = []
     for face in faces:
         if first in face and second in face:
-            a, b = (
-                np.frombuffer(face[character], np.uint8).astype(np.float64) for character in (first, second)
-            )
+            a, b = (np.frombuffer(face[each], np.uint8).astype(np.float64) for each in (first, second))
             distances.append(((a - b) ** 2).sum() / min((a**2).sum(), (b**2).sum()))
     return float(np.median(distances)) if distances else float("inf")
-
-
-class _Merged:
-    """Disjoint sets of characters, named by their lowest code point."""
-
-    def __init__(self) -> None:
-        self._parent: dict[str, str] = {}
-
-    def find(self, character: str) -> str:
-        while (parent := self._parent.get(character, character)) != character:
-            self._parent[character] = self._parent.get(parent, parent)
-            character = parent
-        return character
-
-    def merge(self, first: str, second: str) -> None:
-        low, high = sorted((self.find(first), self.find(second)))
-        self._parent[high] = low

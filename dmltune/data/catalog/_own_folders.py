@@ -3,20 +3,57 @@
 Beside train is test, or query and gallery. Images at any depth of a class folder are of the class. Hidden
 files and folders, and files without the suffix of an image, are ignored. A link to a place outside of the
 folder is refused. A folder that a class reaches in several ways, by links, is read once.
+
+Tables share the rows, the names of splits, and the half of a class.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from dmltune.data.catalog._own_rows import SPLITS, ImageRow, class_name, deal
 from dmltune.data.images import Part
-from dmltune.errors import UserError
+from dmltune.errors import UserError, printable
 
+MANY = 40  # from this many classes on, a hash alone divides them well enough
+# the names of splits, and their halves
+SPLITS: dict[str, Part] = {"train": "train", "test": "test", "query": "test", "gallery": "test"}
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 VALIDATION = {"val", "valid", "validation", "dev"}
+
+
+@dataclass(frozen=True)
+class ImageRow:
+    """One image. Without `split` a hash decides its half; `place` is photos.csv:7."""
+
+    path: str
+    label: str
+    category: str = ""
+    split: str = ""
+    place: str = ""
+
+
+def deal(labels: Iterable[str]) -> dict[str, Part]:
+    """Deal about half of the classes to each half, by a hash of their names.
+
+    With MANY classes or more the half of a class does not depend on the others. With fewer the classes with
+    the smaller hashes train, exactly half of them: a hash alone could leave a half nearly empty.
+    """
+    digests = {label: hashlib.sha256(class_name(label).encode()).digest() for label in labels}
+    if len(digests) >= MANY:
+        return {label: "train" if digest < b"\x80" else "test" for label, digest in digests.items()}
+    ranked = sorted(digests, key=digests.__getitem__)
+    trained = ranked[: (len(ranked) + 1) // 2]
+    return {label: "train" if label in trained else "test" for label in digests}
+
+
+def class_name(name: str) -> str:
+    """Return a folder's or a table's name of a class: printable, and é as one character (NFC)."""
+    return printable(unicodedata.normalize("NFC", name)).replace("\n", "\\n")
 
 
 def rows(base: Path, part: Part) -> list[ImageRow]:
@@ -35,7 +72,7 @@ def rows(base: Path, part: Part) -> list[ImageRow]:
     return [
         row
         for split in splits
-        if (split == "train") == (part == "train")
+        if SPLITS[split] == part
         for name in classes_of[split]
         for row in _rows(base, Path(split, name), split, root)
     ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from dmltune.data.catalog._own_rows import SPLITS, ImageRow, class_name
+from dmltune.data.catalog._own_folders import SPLITS, ImageRow, class_name
 from dmltune.data.files import open_regular
 from dmltune.errors import UserError, nearest
 
@@ -30,7 +30,12 @@ def rows(file: Path) -> list[ImageRow]:
     listed = [_row(place, cells_of_row) for place, cells_of_row in cells]
     if not listed:
         raise UserError(f"{file} lists no image; write a line path,label for each.")
-    _require_distinct(listed)
+    first: dict[str, ImageRow] = {}
+    for row in listed:
+        if (before := first.setdefault(row.path, row)) is not row:
+            raise UserError(
+                f"{row.place}: {row.path} is listed already at {before.place}; keep one of the two."
+            )
     _require_splits(listed)
     return listed
 
@@ -41,20 +46,11 @@ def _row(place: str, cells: Mapping[str, str]) -> ImageRow:
             raise UserError(f"{place}: no {column}; every line needs path and label.")
     split = cells.get("split", "")
     if "split" in cells and split not in SPLITS:
-        hint = nearest(split, SPLITS) or f"; write {', '.join(SPLITS[:-1])} or {SPLITS[-1]}"
+        hint = nearest(split, SPLITS) or "; write train, test, query or gallery"
         raise UserError(f"{place}: split is '{split}'{hint}")
     return ImageRow(
         cells["path"], class_name(cells["label"]), class_name(cells.get("category", "")), split, place
     )
-
-
-def _require_distinct(listed: Iterable[ImageRow]) -> None:
-    first: dict[str, ImageRow] = {}
-    for row in listed:
-        if (before := first.setdefault(row.path, row)) is not row:
-            raise UserError(
-                f"{row.place}: {row.path} is listed already at {before.place}; keep one of the two."
-            )
 
 
 def _require_splits(listed: Iterable[ImageRow]) -> None:
@@ -117,13 +113,10 @@ def _parquet(file: Path) -> Iterator[Cells]:
             for batch in table.iter_batches(columns=[name for name in names if name]):
                 for cells in batch.to_pylist():
                     row += 1
-                    yield f"{file}, row {row}", {name: _text(value) for name, value in cells.items()}
+                    texts = {name: "" if cell is None else str(cell).strip() for name, cell in cells.items()}
+                    yield f"{file}, row {row}", texts
     except (ArrowException, OSError) as error:
         raise UserError(f"{file}: no Parquet file ({' '.join(str(error).split())[:120]}).") from error
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value).strip()
 
 
 def _names(place: str, header: Iterable[str]) -> list[str]:

@@ -25,46 +25,28 @@ def load(part: Part, root: Path | None = None) -> Listing:
     """List the images of a part; `root` is the folder with the annotations, or its parent."""
     folder = SOURCE.find(root)
     try:
-        listed, rows, names = _whole(folder) if (folder / WHOLE).is_file() else _halves(folder)
+        if (folder / WHOLE).is_file():
+            listed, content = folder / WHOLE, _mat(folder / WHOLE)
+            rows = _rows(content, "relative_im_path", "")
+        else:  # both halves of the devkit have images of every class
+            listed, content, rows = folder / "devkit", _mat(folder / META), []
+            for images, file in HALVES.items():
+                rows += _rows(_mat(folder / file), "fname", f"{images}/")
+        names = [str(name) for name in np.atleast_1d(content["class_names"])]
     except Exception as error:  # scipy raises many types for a damaged file
         raise SOURCE.broken(f"the annotations in {folder} cannot be read ({error!r})") from error
     chosen = [(path, number) for path, number in rows if number in CLASSES[part]]
     if not chosen or max(number for _, number in chosen) > len(names):
         raise SOURCE.broken(f"{listed} lists {len(chosen)} images of the {part} classes, {len(names)} names")
     numbers, _, labels_N = dense(np.array([number for _, number in chosen], dtype=np.int64))
-    return SOURCE.listing(
-        part,
-        folder,
-        [path for path, _ in chosen],
-        labels_N,
-        [names[number - 1] for number in numbers],
-        within=folder,
-        listed=listed,
-        details=[labels_N.tolist()],
-    )
+    paths, class_names = [path for path, _ in chosen], [names[number - 1] for number in numbers]
+    return SOURCE.listing(part, folder, listed, paths, labels_N, class_names, [labels_N.tolist()])
 
 
-def _whole(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:
-    content = _mat(folder / WHOLE)
-    return folder / WHOLE, _rows(content["annotations"], "relative_im_path", ""), _names(content)
-
-
-def _halves(folder: Path) -> tuple[Path, list[tuple[str, int]], list[str]]:
-    """Read the devkit, whose halves both have images of every class."""
-    rows = []
-    for images, file in HALVES.items():
-        rows += _rows(_mat(folder / file)["annotations"], "fname", f"{images}/")
-    return folder / "devkit", rows, _names(_mat(folder / META))
-
-
-def _rows(annotations: Any, path: str, prefix: str) -> list[tuple[str, int]]:
-    annotations = np.atleast_1d(annotations)
+def _rows(content: dict[str, Any], path: str, prefix: str) -> list[tuple[str, int]]:
+    annotations = np.atleast_1d(content["annotations"])
     pairs = zip(annotations[path], annotations["class"], strict=True)
     return [(prefix + str(file), int(number)) for file, number in pairs]
-
-
-def _names(content: dict[str, Any]) -> list[str]:
-    return [str(name) for name in np.atleast_1d(content["class_names"])]
 
 
 def _mat(file: Path) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmltune.data.catalog import _cifar
 from dmltune.data.catalog._files import Source
-from dmltune.data.catalog._small import half
+from dmltune.data.catalog._small import cifar_names, cifar_records, half
 from dmltune.data.images import ImageSet, Part
 
 FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
@@ -21,6 +20,6 @@ PUBLISHED: dict[Part, tuple[int, int]] = {"train": (30000, 5), "test": (30000, 5
 def load(part: Part, root: Path | None = None) -> ImageSet:
     """Load a part; `root` is the folder with the six files, or its parent."""
     folder = SOURCE.find(root)
-    labels_N1, pixels_NHWC = _cifar.records(SOURCE, [folder / file for file in FILES], (CLASSES,))
-    names = _cifar.names(SOURCE, folder / "batches.meta.txt", CLASSES, "class")
+    labels_N1, pixels_NHWC = cifar_records(SOURCE, [folder / file for file in FILES], (CLASSES,))
+    names = cifar_names(SOURCE, folder / "batches.meta.txt", CLASSES, "class")
     return half("cifar10", part, pixels_NHWC, labels_N1[:, 0], names)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmltune.data.catalog import _cifar
 from dmltune.data.catalog._files import Source
-from dmltune.data.catalog._small import half
+from dmltune.data.catalog._small import cifar_names, cifar_records, half
 from dmltune.data.images import ImageSet, Part
 
 FILES = ("train.bin", "test.bin")
@@ -22,7 +21,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
     """Load a part; `root` is the folder with the two files, or its parent."""
     folder = SOURCE.find(root)
     files = [folder / file for file in FILES]
-    labels_N2, pixels_NHWC = _cifar.records(SOURCE, files, (SUPER_CLASSES, CLASSES))
-    parents = _cifar.names(SOURCE, folder / "coarse_label_names.txt", SUPER_CLASSES, "category")
-    names = _cifar.names(SOURCE, folder / "fine_label_names.txt", CLASSES, "class")
+    labels_N2, pixels_NHWC = cifar_records(SOURCE, files, (SUPER_CLASSES, CLASSES))
+    parents = cifar_names(SOURCE, folder / "coarse_label_names.txt", SUPER_CLASSES, "category")
+    names = cifar_names(SOURCE, folder / "fine_label_names.txt", CLASSES, "class")
     return half("cifar100", part, pixels_NHWC, labels_N2[:, 1], names, labels_N2[:, 0], parents)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dmltune.data.catalog._cifar import names, records
 from dmltune.data.catalog._collage import PROTOCOL, CollageSet, Recipe
 from dmltune.data.catalog._files import Source
+from dmltune.data.catalog._small import cifar_names, cifar_records
 from dmltune.data.images import ImageSet, Ints, Part, Pixels, short_hash
 from dmltune.data.splits import PARTITIONS
 
@@ -29,15 +29,23 @@ SUB_CLASSES: dict[Part, slice] = {"train": slice(0, 3), "test": slice(3, 5)}
 def load(part: Part, root: Path | None = None) -> CollageSet:
     """Load a part; `root` is the folder with the two files, or its parent."""
     folder = SOURCE.find(root)
-    labels_T2, pixels_T = records(SOURCE, [folder / file for file in FILES], (SUPER_CLASSES, CLASSES))
+    labels_T2, pixels_T = cifar_records(SOURCE, [folder / file for file in FILES], (SUPER_CLASSES, CLASSES))
     coarse_T, fine_T = labels_T2.astype(np.int64).T
     chosen = {
         parent: np.unique(fine_T[coarse_T == parent])[SUB_CLASSES[part]].tolist()
         for parent in range(SUPER_CLASSES)
     }
     used = sorted(label for labels in chosen.values() for label in labels)
-    class_names = names(SOURCE, folder / NAMES, CLASSES, "class")
-    tiles = _tiles(part, pixels_T, fine_T, used, class_names)
+    mine_T = np.flatnonzero(np.isin(fine_T, used))
+    used_pixels_T, used_labels_T = pixels_T[mine_T], np.searchsorted(np.array(used), fine_T[mine_T])
+
+    def read(indices: Ints, side: int | None) -> list[Pixels]:
+        return list(used_pixels_T[indices])
+
+    fingerprint = short_hash(used_labels_T.tobytes() + used_pixels_T.tobytes())
+    class_names = cifar_names(SOURCE, folder / NAMES, CLASSES, "class")
+    names = tuple(class_names[label] for label in used)
+    tiles = ImageSet("cifar", part, used_labels_T, names, fingerprint, read, margin=1.0)
     place = {label: position for position, label in enumerate(used)}
     members = {parent: [place[label] for label in labels] for parent, labels in chosen.items()}
     foreground = [label for parent in members if parent not in SHARED for label in members[parent]]
@@ -45,16 +53,3 @@ def load(part: Part, root: Path | None = None) -> CollageSet:
     shared = [np.ravel([np.array(members[parent])[column] for parent in SHARED]) for column in columns]
     pools = tuple(tuple(pool.tolist()) for pool in shared)
     return Recipe("cifar_collage", part, tiles, tuple(foreground), pools).collages()
-
-
-def _tiles(part: Part, all_T: Pixels, fine_T: Ints, used: list[int], class_names: list[str]) -> ImageSet:
-    mine_T = np.flatnonzero(np.isin(fine_T, used))
-    pixels_T = all_T[mine_T]
-    labels_T = np.searchsorted(np.array(used), fine_T[mine_T])
-
-    def read(indices: Ints, side: int | None) -> list[Pixels]:
-        return list(pixels_T[indices])
-
-    fingerprint = short_hash(labels_T.tobytes() + pixels_T.tobytes())
-    names_used = tuple(class_names[label] for label in used)
-    return ImageSet("cifar", part, labels_T, names_used, fingerprint, read, margin=1.0)

@@ -32,15 +32,9 @@ def load(part: Part, root: Path | None = None) -> Listing:
             f"cub: {folder} lists {len(wanted)} of the {len(CLASSES[part])} {part} classes and {len(chosen)}"
             " of their images; the copy is incomplete: fetch CUB_200_2011 again."
         )
-    return SOURCE.listing(
-        part,
-        folder,
-        [paths[image] for image in chosen],
-        np.array([position[labels[image]] for image in chosen], dtype=np.int64),
-        [classes[str(number)] for number in wanted],
-        within=folder / "images",
-        listed=folder / "images.txt",
-    )
+    labels_N = np.array([position[labels[image]] for image in chosen], dtype=np.int64)
+    files, names = [paths[image] for image in chosen], [classes[str(number)] for number in wanted]
+    return SOURCE.listing(part, folder, folder / "images.txt", files, labels_N, names, within="images")
 
 
 def _table(file: Path) -> dict[str, str]:

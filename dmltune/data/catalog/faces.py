@@ -21,7 +21,11 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 
 def load(part: Part, root: Path | None = None) -> Listing:
     """List the images of a part; `root` has the folder faces, or is this folder."""
-    folder = _find(root)
+    folder = base = SOURCE.base(root)
+    if os.path.isdir(base / FOLDER):
+        folder = base / FOLDER
+    elif not os.path.isdir(base / "train"):
+        raise UserError(f"no {FOLDER} (with a folder for each person) in {readable(str(base))}; {REMEDY}")
     within = folder / part
     if part == "test" and not within.is_dir():
         raise UserError(f"faces: no people to test on; put a folder for each into {within}.")
@@ -38,22 +42,6 @@ def load(part: Part, root: Path | None = None) -> Listing:
         names += [person.name] if files else []
     if not paths:
         raise UserError(f"faces: no image in the folders of {people}; put a folder for each person there.")
-    return SOURCE.listing(
-        part,
-        people,
-        paths,
-        np.array(labels, dtype=np.int64),
-        names,
-        within=people,
-        listed=people,
-        margin=1.0,  # aligned and cropped already: evaluation uses the whole frame
-    )
-
-
-def _find(root: Path | None) -> Path:
-    base = SOURCE.base(root)
-    if os.path.isdir(base / FOLDER):
-        return base / FOLDER
-    if os.path.isdir(base / "train"):
-        return base
-    raise UserError(f"no {FOLDER} (with a folder for each person) in {readable(str(base))}; {REMEDY}")
+    labels_N = np.array(labels, dtype=np.int64)
+    # aligned and cropped already: evaluation uses the whole frame
+    return SOURCE.listing(part, people, people, paths, labels_N, names, margin=1.0)

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from dmltune.data.catalog import glyphs
-from dmltune.data.catalog._collage import CollageSet, Recipe, dealt
+from dmltune.data.catalog._collage import PROTOCOL, CollageSet, Recipe
 from dmltune.data.images import Part
+from dmltune.data.splits import PARTITIONS
 
 SHARED = ("ARABIC", "ARMENIAN", "GEORGIAN", "LAO")
 SHARED_EACH = 5  # characters of each script in a partition; the smallest script has 15
@@ -32,6 +33,10 @@ def load(part: Part, root: Path | None = None) -> CollageSet:
     eligible = np.flatnonzero(~np.isin(script_C, SHARED) & (pictures_C >= MINIMUM_PICTURES))
     # in random order: the first ones are all Latin letters
     foreground = np.random.default_rng(0).permutation(eligible)[: CLASSES[part]]
-    scripts = [dealt(np.flatnonzero(script_C == script).tolist(), part, SHARED_EACH) for script in SHARED]
-    shared = tuple(sum(pools, ()) for pools in zip(*scripts, strict=True))
+    members = [np.flatnonzero(script_C == script).tolist() for script in SHARED]
+    parts = PARTITIONS[PROTOCOL] if part == "train" else 1
+    shared = tuple(
+        tuple(label for labels in members for label in labels[partition::parts][:SHARED_EACH])
+        for partition in range(parts)
+    )
     return Recipe("glyph_collage", part, tiles, tuple(foreground.tolist()), shared, REPEATS).collages()

@@ -34,10 +34,7 @@ def load(part: Part, root: Path | None = None) -> ImageSet:
 def build(folder: Path) -> None:
     """Render the characters, and write the pictures (N, 32, 32) and labels of each part."""
     faces = [
-        {
-            character: picture_HW.tobytes()
-            for character, picture_HW in _glyph_rendering.render(name, path).items()
-        }
+        {character: picture.tobytes() for character, picture in _glyph_rendering.render(name, path).items()}
         for name, path in _glyph_rendering.faces().items()
     ]
     pictures = _homoglyphs.distinct_pictures(faces, _homoglyphs.representatives(faces))
@@ -45,19 +42,17 @@ def build(folder: Path) -> None:
     scripts = _scripts(usable)
     for part, characters in halves(scripts).items():
         groups = [pictures[character] for character in characters]
-        pixels_NHW = np.frombuffer(b"".join(b"".join(group) for group in groups), np.uint8).reshape(
-            -1, SIDE, SIDE
-        )
+        pixels = b"".join(picture for group in groups for picture in group)
         sizes = [len(group) for group in groups]
         names = [f"U+{ord(character):04X} {unicodedata.name(character)}" for character in characters]
-        content = hashlib.sha256(json.dumps([part, sizes, names]).encode() + pixels_NHW.tobytes())
+        content = hashlib.sha256(json.dumps([part, sizes, names]).encode() + pixels)
         description = {
             "sizes": sizes,
             "class_names": names,
             "scripts": [scripts[character] for character in characters],
             "fingerprint": content.hexdigest()[:16],
         }
-        np.save(folder / f"{part}.npy", pixels_NHW)
+        np.save(folder / f"{part}.npy", np.frombuffer(pixels, np.uint8).reshape(-1, SIDE, SIDE))
         (folder / f"{part}.json").write_text(json.dumps(description), encoding="utf-8")
 
 

@@ -39,17 +39,16 @@ def load(part: Part, root: Path | None = None) -> Listing:
     items, labels_N = np.unique([row[1] for row in chosen], return_inverse=True)
     # MEN/Denim and WOMEN/Denim are two of the 23: img/MEN/Denim/id_00000080/01_1_front.jpg
     kinds, category_N = np.unique(["/".join(path.split("/")[1:3]) for path in paths], return_inverse=True)
-    query_N = np.array([row[2] == "query" for row in chosen]) if part == "test" else None
     return SOURCE.listing(
         part,
         folder,
+        listed,
         paths,
         labels_N.astype(np.int64),
         items.tolist(),
-        within=folder if (folder / "img").is_dir() else folder / "Img",
-        listed=listed,
+        within="" if (folder / "img").is_dir() else "Img",
         details=[[row[1:] for row in chosen]],
         category_N=category_N.astype(np.int64),
         category_names=tuple(kinds.tolist()),
-        query_N=query_N,
+        query_N=np.array([row[2] == "query" for row in chosen]) if part == "test" else None,
     )

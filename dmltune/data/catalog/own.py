@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 from dmltune.data.catalog import _own_folders, _own_tables
 from dmltune.data.catalog._files import Listing, Source
-from dmltune.data.catalog._own_rows import ImageRow, deal, half_of
+from dmltune.data.catalog._own_folders import SPLITS, ImageRow, deal
 from dmltune.data.images import Part
 from dmltune.errors import UserError, readable
 
@@ -64,7 +64,7 @@ def load(part: Part, root: Path | None = None, path: str | Path | None = None) -
         missing = "" if os.path.exists(place) else ", which does not exist"
         raise UserError(f"data.path must be {FORMS}; got {readable(str(place))}{missing}.")
     dealt = deal({row.label for row in rows if not row.split})
-    chosen = [row for row in rows if half_of(row, dealt) == part]
+    chosen = [row for row in rows if (SPLITS.get(row.split) or dealt[row.label]) == part]
     if not chosen:
         raise _empty(place, part, rows)
     classes, labels_N = np.unique([row.label for row in chosen], return_inverse=True)
@@ -76,11 +76,10 @@ def load(part: Part, root: Path | None = None, path: str | Path | None = None) -
     return OwnSource("own", (str(place),), (), places).listing(
         part,
         within,
+        place,
         [row.path for row in chosen],
         labels_N.astype(np.int64),
         classes.tolist(),
-        within=within,
-        listed=place,
         details=[[(row.label, row.category, row.split) for row in chosen]],
         category_N=category_N if categories else None,
         category_names=tuple(categories),

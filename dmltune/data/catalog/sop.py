@@ -24,11 +24,10 @@ def load(part: Part, root: Path | None = None) -> Listing:
     return SOURCE.listing(
         part,
         folder,
+        listed,
         paths,
         labels_N,
         [f"{kinds[first]} {number}" for first, number in zip(first_C, classes, strict=True)],
-        within=folder,
-        listed=listed,
         details=[labels_N.tolist(), category_N.tolist()],
         category_N=category_N,
         category_names=tuple(kinds[first] for first in first_K),

@@ -42,12 +42,12 @@ def load(part: Part, root: Path | None = None, vehicles: Literal[800, 1600, 2400
     return SOURCE.listing(
         part,
         folder,
+        listed,
         [f"{name}.jpg" for name, _ in rows],
         labels_N,
         [f"vehicle {number}" for number in classes],
-        within=folder / "image",
-        listed=listed,
         details=[labels_N.tolist(), category_C.tolist()],
+        within="image",
         category_N=category_C.astype(np.int64)[labels_N],
         category_names=tuple(f"model {number}" for number in models),
     )

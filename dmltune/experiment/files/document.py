@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
@@ -20,7 +20,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from dmltune.data.files import open_regular
 from dmltune.errors import UserError
-from dmltune.experiment.problems import Path, one_line, show
+from dmltune.experiment.problems import Path, Problem, one_line, show
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 12
@@ -68,9 +68,8 @@ def read_document(file: File, shown: str) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{shown}:{line}: byte 0x{raw[error.start]:02x} is not UTF-8. Save the file as UTF-8."
-        ) from None
+        byte = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise UserError(f"{shown}:{line}: {byte}. Save the file as UTF-8.") from None
     try:
         value, lines = _build(text)
     except _Mistake as error:
@@ -102,6 +101,29 @@ def unreadable(text: str) -> str | None:
     if control := _CONTROL.search(text):
         return f"character U+{ord(control.group()):04X} is not allowed in a text. Delete it."
     return None
+
+
+def validate_plain(value: Any, path: Path = ()) -> None:
+    """Refuse what JSON, YAML and the trackers do not take: values may come from a program."""
+    where = one_line(".".join(path), 100)
+    if len(path) > MAX_DEPTH:
+        raise Problem(f"{where} is nested deeper than {MAX_DEPTH} levels. Flatten it.", path)
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str) or unreadable(key):
+                raise Problem(f"a key must be a text of printable characters; got {show(key)}.", path)
+            validate_plain(item, (*path, key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            validate_plain(item, (*path, str(index)))
+    elif value is not None and not isinstance(value, (bool, int, float, str)):
+        raise Problem(f"{where} must be a plain value; got {show(value)}.", path)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Problem(f"{where} must be a finite number; got {value!r}.", path)
+    elif isinstance(value, int) and abs(value) > LARGEST_INT:
+        raise Problem(f"{where} must fit 64 bits; got a larger number.", path)
+    elif isinstance(value, str) and (reason := unreadable(value)):
+        raise Problem(f"{where}: {reason}", path)
 
 
 def _text(text: str, line: int | None = None) -> str:
@@ -160,10 +182,8 @@ def _value(event: Any, events: Iterator[Any], path: Path, lines: dict[Path, int]
     line = event.start_mark.line + 1
     lines.setdefault(path, line)
     if isinstance(event, ev.AliasEvent) or event.anchor:
-        name = one_line(event.anchor, 60)
-        raise _Mistake(
-            f"anchors and aliases ('{name}') are not supported. Write the value out, or use extends.", line
-        )
+        rule = f"anchors and aliases ('{one_line(event.anchor, 60)}') are not supported"
+        raise _Mistake(f"{rule}. Write the value out, or use extends.", line)
     if event.tag is not None and not (isinstance(event, ev.ScalarEvent) and event.tag == "!"):
         raise _Mistake(f"tags ('{one_line(event.tag, 60)}') are not supported. Write the plain value.", line)
     if isinstance(event, ev.ScalarEvent):
@@ -181,10 +201,8 @@ def _value(event: Any, events: Iterator[Any], path: Path, lines: dict[Path, int]
         line = event.start_mark.line + 1
         key = _key(event, line)
         if key in mapping:
-            first = lines[(*path, key)]
-            raise _Mistake(
-                f"key {show(key)} is written twice, first on line {first}. Delete one of them.", line
-            )
+            rule = f"key {show(key)} is written twice, first on line {lines[(*path, key)]}"
+            raise _Mistake(f"{rule}. Delete one of them.", line)
         lines[(*path, key)] = line
         mapping[key] = _value(next(events), events, (*path, key), lines)
     return mapping
@@ -205,10 +223,8 @@ def _syntax(error: MarkedYAMLError) -> _Mistake:
     if "'\\t'" in problem:
         return _Mistake("a tab where YAML wants spaces. Indent with spaces.", line)
     if "mapping values are not allowed" in problem:
-        return _Mistake(
-            "a ':' that YAML does not expect here. Check the indentation, or quote a text that holds ': '.",
-            line,
-        )
+        remedy = "Check the indentation, or quote a text that holds ': '."
+        return _Mistake(f"a ':' that YAML does not expect here. {remedy}", line)
     if "<stream end>" in problem or "end of stream" in problem:
         opened = error.context_mark or mark
         line = opened.line + 1 if opened is not None else None

@@ -53,9 +53,8 @@ def find_file(
     """Return the file that a name or path means, `besides` excluded; a UserError with the nearest name."""
     text = str(name)
     if not text.strip():
-        raise UserError(
-            f"the name of a {what} must not be empty{near_or_list('', named_files(kind), 'available')}"
-        )
+        names = near_or_list("", named_files(kind), "available")
+        raise UserError(f"the name of a {what} must not be empty{names}")
     if not is_path(text):
         excluded = {os.path.realpath(file) for file in besides}
         for folder in ([beside] if beside else []) + folders(kind):

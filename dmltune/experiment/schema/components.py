@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dmltune.core import components
 from dmltune.errors import UserError, nearest
 from dmltune.experiment.problems import Path, Problem, near_or_list, number_remedy, one_line, show, unknown
 from dmltune.experiment.tree import COMPONENTS, SEARCH_COMPONENTS
@@ -48,52 +49,37 @@ def complete(tree: dict[str, Any]) -> None:
 
 def find(section: str, name: str) -> type:
     """Return the class of a component, or raise a Problem with the nearest name."""
-    from dmltune.core import components
-
     try:
         return components.find(PACKAGES[section], name)
     except UserError as error:
-        raise Problem(
-            str(error).replace(name, one_line(name, 60), 1), (section, "name"), (section,)
-        ) from None
+        message = str(error).replace(name, one_line(name, 60), 1)
+        raise Problem(message, (section, "name"), (section,)) from None
 
 
 @functools.cache  # inspecting a signature takes 0.5 ms, and every point needs a dozen
 def signature(section: str, name: str) -> Mapping[str, inspect.Parameter]:
     """Return the tunable parameters by their YAML names."""
-    from dmltune.core import components
-
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     known = components.parameters(find(section, name))
     return {key: parameter for key, parameter in known.items() if parameter.kind not in variadic}
 
 
-def accept(section: str, name: str, key: str, value: Any, *paths: Path) -> Any:
+def accept(section: str, name: str, key: str, value: Any) -> Any:
     """Return the value of one parameter in its declared type, or raise a Problem with rule and remedy."""
-    from dmltune.core import components
-
-    paths = paths or ((section, key),)
     known = signature(section, name)
     if key not in known:
         where = section if nearest(key, known) else f"{section} '{name}'"
-        raise Problem(unknown(key, known, where), *paths)
+        raise Problem(unknown(key, known, where), (section, key))
     violation = components.violation(known[key], value)
     kinds = _kinds(known[key].annotation)
     if violation:
         numeric = kinds & {int, float} and bool not in kinds
         remedy = number_remedy(value, float not in kinds) if numeric else ""
         rule = violation.rpartition("; got ")[0] or violation
-        raise Problem(f"{section}.{key} {rule}; got {show(value)}.{remedy}", *paths)
+        raise Problem(f"{section}.{key} {rule}; got {show(value)}.{remedy}", (section, key))
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
         return float(value)
     return value
-
-
-def gives_attributes(pooling: type) -> bool:
-    from dmltune.core.poolings import Pooling
-
-    assert issubclass(pooling, Pooling)
-    return pooling.with_attributes is not Pooling.with_attributes
 
 
 def needs(section: str, values: Any, key: str) -> bool:
@@ -114,15 +100,11 @@ def refused(section: str, values: Mapping[str, Any], dim: int | None) -> str | N
     """
     import torch
 
-    from dmltune.core import components
-
     name, channels = values["name"], dim or _USUAL_CHANNELS
     chosen = {key: value for key, value in values.items() if key != "name"}
     given = {**_TINY, "channels": channels, "class_counts": torch.tensor([0, 2**40])}
     size = math.prod(value for value in chosen.values() if isinstance(value, int) and value > 0) * channels
-    device = (
-        "meta" if size > _MAX_BUILT else "cpu"
-    )  # meta allocates nothing; its first use may import for 2 s
+    device = "meta" if size > _MAX_BUILT else "cpu"  # meta allocates nothing, but may import for 2 s
     try:
         with torch.random.fork_rng(devices=[]), torch.device(device):
             component = components.build(PACKAGES[section], name, given, chosen)
@@ -133,10 +115,8 @@ def refused(section: str, values: Mapping[str, Any], dim: int | None) -> str | N
         return f"{section} '{name}' cannot be built with {show(chosen)}: {reason}. Use smaller numbers."
     elements = sum(tensor.numel() for tensor in (*component.parameters(), *component.buffers()))
     if elements > _MAX_ELEMENTS:
-        return (
-            f"{section} '{name}' needs {4 * elements / 2**30:,.0f} GiB for two classes in two dimensions; "
-            f"got {show(chosen)}. Use smaller numbers."
-        )
+        rule = f"needs {4 * elements / 2**30:,.0f} GiB for two classes in two dimensions"
+        return f"{section} '{name}' {rule}; got {show(chosen)}. Use smaller numbers."
     return None
 
 
@@ -172,9 +152,8 @@ def _filled(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if key in values:
             filled[key] = accept(section, name, key, values[key])
         elif parameter.default is inspect.Parameter.empty:
-            raise Problem(
-                f"{section} '{name}' needs {key}. Add '{key}: …' to {section}.", (section, "name"), (section,)
-            )
+            message = f"{section} '{name}' needs {key}. Add '{key}: …' to {section}."
+            raise Problem(message, (section, "name"), (section,))
         else:
             default = parameter.default
             filled[key] = list(default) if isinstance(default, tuple) else accept(section, name, key, default)

@@ -32,9 +32,8 @@ def _batch(values: Values) -> Broken:
 
 
 def _steps(values: Values) -> Broken:
-    steps, every, warmup = (
-        values[key] for key in ("max_steps", "validate_every", "optimizer.warmup_new_layers")
-    )
+    steps, every = values["max_steps"], values["validate_every"]
+    warmup = values["optimizer.warmup_new_layers"]
     if every > steps:
         rule = f"validate_every must not exceed max_steps; got {every} and {steps}"
         yield f"{rule}. Use validate_every {steps}.", "validate_every", "max_steps"
@@ -63,13 +62,16 @@ def _choices(values: Values) -> Broken:
 
 
 def _components(values: Values) -> Broken:
+    from dmltune.core.poolings import Pooling
+
     loss, references = values["loss.name"], values["references.name"]
     if references != "batch" and not getattr(components.find("loss", loss), "takes_references", True):
         rule = f"loss {loss} compares with proxies of its own and takes no references {references}"
         remedy = "use references: batch, or a pair loss such as contrastive."
         yield f"{rule}; {remedy}", "references.name", "loss.name"
     weight, pooling = values["zero_shot.weight"], values["pooling.name"]
-    if weight > 0 and not components.gives_attributes(components.find("pooling", pooling)):
+    attributes = getattr(components.find("pooling", pooling), "with_attributes", None)
+    if weight > 0 and attributes is Pooling.with_attributes:  # the method is not overridden
         rule = f"zero_shot.weight {show(weight)} needs a pooling with attributes; {pooling} has none"
         remedy = "use pooling gsp (mu: 1 is average pooling), or zero_shot.weight 0."
         yield f"{rule}; {remedy}", "zero_shot.weight", "pooling.name"

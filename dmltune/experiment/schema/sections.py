@@ -8,12 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+_NONE_IS_ZERO = BeforeValidator(lambda value: 0 if value in (None, "none") else value)
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, of Linux' file systems
 MAX_MILESTONES = 1000
-
-
-def _none_is_zero(value: Any) -> Any:
-    return 0 if value is None or value == "none" else value
 
 
 def _none_is_null(value: Any) -> Any:
@@ -72,9 +69,7 @@ class DataSettings(Section):
 
 
 class BackboneSettings(Section):
-    """`weights`: none | packaged | imagenet | a path. Modules before `frozen_until` are not trained ("all":
-    none is).
-    """
+    """`weights`: none, packaged, imagenet or a path; `frozen_until`: modules before it (or all) are fixed."""
 
     name: Name = "resnet20"
     weights: FilePath = "none"
@@ -106,7 +101,7 @@ class BatchSettings(Section):
     """
 
     size: int = Field(default=64, ge=2, le=65536)
-    samples_per_class: Annotated[int, BeforeValidator(_none_is_zero), Field(ge=0)] = 4
+    samples_per_class: Annotated[int, _NONE_IS_ZERO, Field(ge=0)] = 4
     categories: Literal[2] | None = None
 
 

@@ -74,9 +74,8 @@ class Expression:
         except (ZeroDivisionError, OverflowError, ValueError):
             return False
         except TypeError:
-            raise ExpressionError(
-                f"'{self.text}' compares or computes with values that are no numbers"
-            ) from None
+            reason = "compares or computes with values that are no numbers"
+            raise ExpressionError(f"'{self.text}' {reason}") from None
         if not isinstance(result, bool):
             raise ExpressionError(f"'{self.text}' is not a comparison. Write one such as 'a.b >= 2'.")
         return result
@@ -100,9 +99,8 @@ def compile_expression(text: str) -> Expression:
     if not any(isinstance(node, ast.Compare) for node in ast.walk(tree)):
         raise ExpressionError(f"'{text}' is not a comparison. Write one such as 'a.b >= 2'.")
     if not names:
-        raise ExpressionError(
-            f"'{text}' names no key of the experiment, so it is always true or always false"
-        )
+        reason = "names no key of the experiment, so it is always true or always false"
+        raise ExpressionError(f"'{text}' {reason}")
     return Expression(text, tuple(names), tree)
 
 

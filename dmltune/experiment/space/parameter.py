@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dmltune.experiment.problems import Path, Problem, kind_of, near_or_list, number_remedy, show, unknown
+from dmltune.experiment.problems import Problem, kind_of, near_or_list, number_remedy, show, unknown
 
 Kind = Literal["float", "int", "choice"]
 KINDS: tuple[Kind, ...] = ("float", "int", "choice")
@@ -31,12 +31,12 @@ class Parameter:
     @staticmethod
     def parse(name: str, spec: Any) -> Parameter:
         """Read `search: {name: spec}`; a Problem says what is wrong with it."""
-        path: Path = ("search", name)
+        path = ("search", name)
         if not isinstance(spec, Mapping):
             raise Problem(f"search.{name} must be {_EXAMPLE}; got {kind_of(spec)}.", path)
         for key in spec:
             if key not in (*KINDS, "log", "when"):
-                raise Problem(unknown(key, (*KINDS, "log", "when"), f"search.{name}"), (*path, key), path)
+                raise Problem(unknown(key, (*KINDS, "log", "when"), f"search.{name}"), path)
         kinds = [kind for kind in KINDS if kind in spec]
         if len(kinds) != 1:
             got = " and ".join(kinds) if kinds else show(spec)
@@ -44,37 +44,27 @@ class Parameter:
             raise Problem(f"search.{name} {rule}; got {got}. Write {_EXAMPLE}.", path)
         kind, log = kinds[0], spec.get("log", False)
         if not isinstance(log, bool):
-            raise Problem(
-                f"search.{name}.log must be true or false; got {kind_of(log)}.", (*path, "log"), path
-            )
+            raise Problem(f"search.{name}.log must be true or false; got {kind_of(log)}.", path)
         when = _parse_when(name, spec["when"]) if "when" in spec else {}
         if kind != "choice":
             low, high = _parse_bounds(name, kind, spec[kind], log)
             return Parameter(name, kind, low, high, log=log, when=when)
         if log:
-            rule = "log is for numbers, not for choices"
-            raise Problem(f"search.{name}: {rule}. Delete log.", (*path, "log"), path)
+            raise Problem(f"search.{name}: log is for numbers, not for choices. Delete log.", path)
         return Parameter(name, kind, choices=_parse_choices(name, spec[kind]), when=when)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical specification, which `parse` reads."""
-        spec: dict[str, Any] = {
-            self.kind: list(self.choices) if self.kind == "choice" else [self.low, self.high]
-        }
-        if self.log:
-            spec["log"] = True
-        if self.when:
-            spec["when"] = {
-                key: values[0] if len(values) == 1 else list(values) for key, values in self.when.items()
-            }
-        return spec
+        values = list(self.choices) if self.kind == "choice" else [self.low, self.high]
+        log = {"log": True} if self.log else {}
+        when = {key: list(allowed) if len(allowed) > 1 else allowed[0] for key, allowed in self.when.items()}
+        return {self.kind: values, **log, **({"when": when} if when else {})}
 
-    def accept(self, value: Any, where: str, *paths: Path) -> Any:
+    def accept(self, value: Any, where: str, *paths: tuple[str, ...]) -> Any:
         """Return the value in this parameter's type, or raise a Problem when it is not one of its values."""
         if self.kind == "choice":
-            for choice in self.choices:
-                if same(choice, value):
-                    return choice
+            if equal := [choice for choice in self.choices if same(choice, value)]:
+                return equal[0]
             near = near_or_list(str(value), [str(choice) for choice in self.choices], "choices")
             raise Problem(f"{where} {self.name} must be one of its choices; got {show(value)}{near}", *paths)
         if not is_number(value) or (self.kind == "int" and not isinstance(value, int)):
@@ -82,11 +72,8 @@ class Parameter:
             remedy = number_remedy(value, self.kind == "int")
             raise Problem(f"{where} {self.name} must be {rule}; got {kind_of(value)}.{remedy}", *paths)
         if not self.low <= value <= self.high:
-            raise Problem(
-                f"{where} {self.name} must lie in its bounds {show((self.low, self.high))}; "
-                f"got {show(value)}. Change it or widen the bounds.",
-                *paths,
-            )
+            rule = f"must lie in its bounds {show((self.low, self.high))}; got {show(value)}"
+            raise Problem(f"{where} {self.name} {rule}. Change it or widen the bounds.", *paths)
         return float(value) if self.kind == "float" else value
 
     def sample(self, random_numbers: random.Random) -> Any:
@@ -122,7 +109,7 @@ def is_scalar(value: Any) -> bool:
 
 
 def _parse_bounds(name: str, kind: Kind, bounds: Any, log: bool) -> tuple[float, float]:
-    path: Path = ("search", name, kind)
+    path = ("search", name)
     if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
         raise Problem(f"search.{name}.{kind} must be two bounds, [low, high]; got {kind_of(bounds)}.", path)
     for bound in bounds:
@@ -131,64 +118,46 @@ def _parse_bounds(name: str, kind: Kind, bounds: Any, log: bool) -> tuple[float,
             rule = "a bound must be a finite number"
             raise Problem(f"search.{name}: {rule}; got {kind_of(bound)}.{remedy}", path)
         if kind == "int" and not isinstance(bound, int):
-            rule, remedy = (
-                "the bounds of an int must be whole numbers",
-                remedy or " Round them, or write float.",
-            )
-            raise Problem(f"search.{name}: {rule}; got {show(bounds)}.{remedy}", path)
+            rule = f"the bounds of an int must be whole numbers; got {show(bounds)}"
+            raise Problem(f"search.{name}: {rule}.{remedy or ' Round them, or write float.'}", path)
     low, high = (float(bounds[0]), float(bounds[1])) if kind == "float" else (bounds[0], bounds[1])
     if high <= low:
         remedy = "Swap them." if high < low else "Fix it outside search instead."
         raise Problem(f"search.{name}: high must be above low; got {show([low, high])}. {remedy}", path)
     if log and low <= 0:
-        rule = "log needs low above 0"
-        raise Problem(f"search.{name}: {rule}; got {show([low, high])}. Raise it or delete log.", path)
+        rule = f"log needs low above 0; got {show([low, high])}"
+        raise Problem(f"search.{name}: {rule}. Raise it or delete log.", path)
     return low, high
 
 
 def _parse_choices(name: str, choices: Any) -> tuple[Any, ...]:
-    path: Path = ("search", name, "choice")
+    path, where = ("search", name), f"search.{name}"
     if not isinstance(choices, (list, tuple)):
-        raise Problem(f"search.{name}.choice must be a list, such as [a, b]; got {kind_of(choices)}.", path)
+        raise Problem(f"{where}.choice must be a list, such as [a, b]; got {kind_of(choices)}.", path)
     if len(choices) < 2:
-        raise Problem(
-            f"search.{name}.choice needs at least two values; got {show(choices)}. Fix one outside search.",
-            path,
-        )
+        rule = f"needs at least two values; got {show(choices)}"
+        raise Problem(f"{where}.choice {rule}. Fix one outside search.", path)
     if len(choices) > MAX_CHOICES:
-        raise Problem(
-            f"search.{name}.choice has {len(choices)} values; at most {MAX_CHOICES} can be searched.", path
-        )
-    seen: list[Any] = []
-    for choice in choices:
+        rule = f"has {len(choices)} values; at most {MAX_CHOICES} can be searched"
+        raise Problem(f"{where}.choice {rule}.", path)
+    for place, choice in enumerate(choices):
         if not is_scalar(choice):
-            raise Problem(
-                f"search.{name}: a choice must be one plain value; got {kind_of(choice)}.",
-                path,
-            )
-        if any(same(choice, other) for other in seen):
-            raise Problem(
-                f"search.{name}: the choice {show(choice)} is written twice. Delete one of them.", path
-            )
-        seen.append(choice)
-    return tuple(seen)
+            raise Problem(f"{where}: a choice must be one plain value; got {kind_of(choice)}.", path)
+        if any(same(choice, other) for other in choices[:place]):
+            raise Problem(f"{where}: the choice {show(choice)} is written twice. Delete one of them.", path)
+    return tuple(choices)
 
 
 def _parse_when(name: str, when: Any) -> dict[str, tuple[Any, ...]]:
-    path: Path = ("search", name, "when")
+    path, where = ("search", name), f"search.{name}.when"
     if not isinstance(when, Mapping) or not when:
-        raise Problem(
-            f"search.{name}.when must be a mapping such as {{loss.name: triplet}}; got {kind_of(when)}.", path
-        )
+        rule = f"must be a mapping such as {{loss.name: triplet}}; got {kind_of(when)}"
+        raise Problem(f"{where} {rule}.", path)
     conditions: dict[str, tuple[Any, ...]] = {}
     for key, value in when.items():
         values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
         if not values or not all(is_scalar(item) for item in values):
-            raise Problem(
-                f"search.{name}.when: {key} needs a value or a list of values; got {kind_of(value)}. "
-                "Write dotted keys, such as {loss.name: triplet}.",
-                (*path, key),
-                path,
-            )
+            rule = f"{key} needs a value or a list of values; got {kind_of(value)}"
+            raise Problem(f"{where}: {rule}. Write dotted keys, such as {{loss.name: triplet}}.", path)
         conditions[key] = values
     return conditions

@@ -28,27 +28,20 @@ class SearchSpace:
     @staticmethod
     def build(tree: Mapping[str, Any]) -> SearchSpace:
         """Return the space of a complete experiment tree; a Problem names the key that is wrong."""
-        fixed = {
-            key: value for key, value in trees.flatten(tree).items() if key.split(".")[0] not in NOT_OF_A_RUN
-        }
+        flat = trees.flatten(tree)
+        fixed = {key: value for key, value in flat.items() if key.split(".")[0] not in NOT_OF_A_RUN}
         parameters = ordered([Parameter.parse(name, spec) for name, spec in tree["search"].items()])
         known = {*fixed, *(parameter.name for parameter in parameters)}
         for parameter in parameters:
             for key in parameter.when:
                 if key not in known:
-                    path = ("search", parameter.name, "when", key)
-                    near = near_or_list(key, known, "known keys")
-                    raise Problem(
-                        f"search.{parameter.name}.when: unknown key '{one_line(key)}'{near}", path, path[:2]
-                    )
+                    message = f"unknown key '{one_line(key)}'{near_or_list(key, known, 'known keys')}"
+                    raise Problem(f"search.{parameter.name}.when: {message}", ("search", parameter.name))
         space = SearchSpace(parameters, _compiled(tree["require"], known), {}, fixed)
         return replace(space, reference_point=space.reference_values(tree["reference_point"]))
 
     def __bool__(self) -> bool:
         return bool(self.parameters)
-
-    def __len__(self) -> int:
-        return len(self.parameters)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,10 +73,9 @@ class SearchSpace:
         """Return the first rule that the experiment with `values` breaks, `require` or any other, or None."""
         view = self.view(values)
         active = self.active(values)
+        inactive = set(self.names).difference(active)
         for expression in self.require:
-            if any(
-                name not in view or (name in self.names and name not in active) for name in expression.names
-            ):
+            if any(name not in view or name in inactive for name in expression.names):
                 continue  # a key of the rule does not apply to this point
             try:
                 if not expression.holds(view):
@@ -98,8 +90,9 @@ class SearchSpace:
         varied = {name.split(".")[0] for name in active}
         for section in components.VALIDATED_TOGETHER:
             if section in varied or (section == "pooling" and "embedding" in varied):
-                reason = components.refused(section, trees.section_of(view, section), view["embedding.dim"])
-                if reason:
+                start = f"{section}."
+                own = {key.removeprefix(start): view[key] for key in view if key.startswith(start)}
+                if reason := components.refused(section, own, view["embedding.dim"]):
                     return reason
         return None
 
@@ -123,11 +116,9 @@ class SearchSpace:
             self[name].accept(values[name], "the value of")
         for name in values:
             if name not in active:
-                raise Problem(
-                    f"'{name}' does not apply here: it needs {self[name].conditions}. Leave it out."
-                )
-        broken = self.violated(values)
-        if broken:
+                needed = self[name].conditions
+                raise Problem(f"'{name}' does not apply here: it needs {needed}. Leave it out.")
+        if broken := self.violated(values):
             raise Problem(broken)
 
     def sample(self, random_numbers: random.Random, tries: int = 1000) -> dict[str, Any] | None:
@@ -150,9 +141,8 @@ class SearchSpace:
         for name in given:
             if name not in self.names:
                 near = near_or_list(name, self.names, "searched are")
-                raise Problem(
-                    f"reference_point: '{one_line(name)}' is not searched{near}", ("reference_point", name)
-                )
+                message = f"'{one_line(name)}' is not searched{near}"
+                raise Problem(f"reference_point: {message}", ("reference_point", name))
         values: dict[str, Any] = {}
         inapplicable = dict.fromkeys(given)
         for parameter in self.applicable(values):
@@ -175,13 +165,10 @@ class SearchSpace:
 
 def lacking(parameter: Parameter) -> Problem:
     """The Problem of a key without a value in trial 0."""
-    example = parameter.choices[0] if parameter.kind == "choice" else parameter.low
-    return Problem(
-        f"reference_point lacks {parameter.name}: trial 0 needs a value for every searched key. "
-        f"Add '{parameter.name}: {show(example)}'.",
-        ("reference_point",),
-        ("search", parameter.name),
-    )
+    name, example = parameter.name, parameter.choices[0] if parameter.choices else parameter.low
+    rule = f"reference_point lacks {name}: trial 0 needs a value for every searched key"
+    paths = ("reference_point",), ("search", name)
+    return Problem(f"{rule}. Add '{name}: {show(example)}'.", *paths)
 
 
 def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
@@ -189,49 +176,39 @@ def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
     by_name = {parameter.name: parameter for parameter in parameters}
     for parameter in parameters:
         for key, wanted in parameter.when.items():
-            path = ("search", parameter.name, "when", key)
             for value in wanted if key in by_name else ():
-                by_name[key].accept(value, f"search.{parameter.name}.when:", path, path[:2])
+                by_name[key].accept(value, f"search.{parameter.name}.when:", ("search", parameter.name))
     done: dict[str, Parameter] = {}
     while rest := [name for name in by_name if name not in done]:
-        ready = [
-            name for name in rest if all(key in done or key not in by_name for key in by_name[name].when)
-        ]
-        if not ready:
-            raise Problem(
-                f"search: the conditions of {' and '.join(rest)} wait for each other. Delete one 'when'.",
-                ("search", rest[0], "when"),
-                ("search", rest[0]),
-            )
-        done[ready[0]] = by_name[ready[0]]
+        ready = next((name for name in rest if not set(by_name[name].when).intersection(rest)), None)
+        if ready is None:
+            message = f"the conditions of {' and '.join(rest)} wait for each other. Delete one 'when'."
+            raise Problem(f"search: {message}", ("search", rest[0]))
+        done[ready] = by_name[ready]
     return tuple(done.values())
 
 
 def _own_value(parameter: Parameter, value: Any) -> Any:
     """The experiment's own value, which the reference point uses when it gives none."""
+    name = parameter.name
     try:
         return parameter.accept(value, "")
     except Problem:
-        raise Problem(
-            f"search.{parameter.name}: trial 0 would take the experiment's own {show(value)}, "
-            f"which the bounds leave out. Widen them, or add {parameter.name} to reference_point.",
-            ("search", parameter.name),
-            tuple(parameter.name.split(".")),
-        ) from None
+        rule = f"trial 0 would take the experiment's own {show(value)}, which the bounds leave out"
+        message = f"search.{name}: {rule}. Widen them, or add {name} to reference_point."
+        raise Problem(message, ("search", name), tuple(name.split("."))) from None
 
 
 def _compiled(texts: list[str], known: set[str]) -> tuple[Expression, ...]:
     compiled = []
-    for index, text in enumerate(texts):
-        paths = (("require", str(index)), ("require",))
+    for text in texts:
         try:
             expression = compile_expression(text)
         except ExpressionError as error:
-            raise Problem(f"require: {error}", *paths) from None
+            raise Problem(f"require: {error}", ("require",)) from None
         for name in expression.names:
             if name not in known:
-                raise Problem(
-                    f"require: unknown key '{name}'{near_or_list(name, known, 'known keys')}", *paths
-                )
+                near = near_or_list(name, known, "known keys")
+                raise Problem(f"require: unknown key '{name}'{near}", ("require",))
         compiled.append(expression)
     return tuple(compiled)

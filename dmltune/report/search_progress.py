@@ -1,4 +1,4 @@
-"""The table of a running search: running trials, the best so far, the latest; at most 80 columns.
+"""A running search in the terminal: a table of at most 80 columns, or lines of a log.
 
 Events arrive on the search's thread; rich draws on a thread of its own, from a copy of the search state.
 """
@@ -9,25 +9,25 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from dmltune.errors import printable
 from dmltune.report import formatting
 from dmltune.report.terminal import WIDTH, line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dmltune.search.state import SearchEvent, SearchState, TrialRecord
 
 PARAMETERS_WIDTH = 38  # what the other columns leave
 MESSAGE_SECONDS = 20.0
+EVERY_SECONDS = 10.0  # between two lines of the log about the progress of one trial
 NOTHING: Mapping[str, Any] = {}
 STYLES = {"running": "bold", "complete": "green", "pruned": "dim", "failed": "red", "interrupted": "yellow"}
 
@@ -165,3 +165,38 @@ def choose(state: SearchState, rows: int) -> list[TrialRecord]:
 
     everything = sorted(state.rows.values(), key=rank)
     return sorted(everything[:rows], key=lambda row: row.number)
+
+
+def plain(stream: IO[str], now: Callable[[], float] = time.monotonic) -> Callable[[SearchEvent], None]:
+    """Return the function that writes events of a search to `stream`."""
+    start = now()
+    last_line: dict[int, float] = {}
+
+    def watch(event: SearchEvent) -> None:
+        record, seconds = event.record, now()
+        if record is not None:
+            if event.kind == "progress" and seconds - last_line.get(record.number, start) < EVERY_SECONDS:
+                return
+            last_line[record.number] = seconds
+        text = printable(log_line(event))
+        print(f"[{formatting.clock(seconds - start):>6}] {text}", file=stream, flush=True)
+
+    return watch
+
+
+def log_line(event: SearchEvent) -> str:
+    """`trial 3: step 300/600, MAP@R 31.2 %, best 31.9 %`."""
+    record = event.record
+    if record is None or event.kind == "message":
+        return event.text
+    role = formatting.ROLES[record.role]
+    name = f"trial {record.number} ({role})" if role else f"trial {record.number}"
+    if event.kind == "started":
+        return f"{name}: {formatting.parameters(record.values) or 'starts'}"
+    metric = formatting.metric_name(event.state.metric)
+    scores = f"step {record.step}/{record.max_steps}, {metric} {formatting.percent(record.score)} %"
+    scores += f", best {formatting.percent(record.best)} %"
+    if event.kind == "progress":
+        return f"{name}: {scores}"
+    reason = f": {formatting.first_line(record.reason)}" if record.reason else ""
+    return f"{name} {formatting.state(record)} at {scores}{reason}"
