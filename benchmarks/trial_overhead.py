@@ -1,4 +1,4 @@
-"""Seconds per trial beyond its training: warm worker groups against a `TorchTrainer` per trial with `OptunaSearch`.
+"""Seconds a trial costs beyond its training: warm worker groups against a `TorchTrainer` a trial.
 
     python benchmarks/trial_overhead.py [--trials 6] [--stock-trials 3] [--workers 2]
 
