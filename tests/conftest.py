@@ -27,19 +27,24 @@ signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=14
 
 
 TESTS = Path(__file__).parent
-WITH_RAY = (  # two of these at a time are twice as slow on two cores
-    *("search/test_kills.py", "search/test_whole_search.py", "check/test_check.py"),
-    *("test_extending.py", "test_old_store.py", "train/test_worker_pool.py"),
-    *("reproduce/test_table_runs.py", "reproduce/test_collage.py", "cli/test_submit.py"),
+WITH_RAY = (  # two lanes of about the same length; Ray's starts mostly wait
+    (
+        *("search/test_kills.py", "test_extending.py", "test_old_store.py", "train/test_worker_pool.py"),
+        *("cli/test_submit.py", "cli/test_search_own_data.py"),
+    ),
+    (
+        *("check/test_check.py", "search/test_whole_search.py", "reproduce/test_table_runs.py"),
+        *("reproduce/test_collage.py", "train/test_training.py", "test_packaging.py"),
+    ),
 )
 
 
 class Lanes(LoadScopeScheduling):
-    """Files that live in Ray are one unit, which one process works off; any other file is one of its own."""
+    """Files that start Ray are two units, a process works off each; any other file is one of its own."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0].removeprefix("tests/")
-        return "ray" if file in WITH_RAY else file
+        return next((f"ray-{lane}" for lane, files in enumerate(WITH_RAY) if file in files), file)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -48,6 +53,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The lane with Ray is the longest, so it begins first."""
-    place = {TESTS / file: number for number, file in enumerate(WITH_RAY)}
+    """The lanes with Ray are the longest, so they begin first."""
+    place = {TESTS / file: number for number, file in enumerate(file for lane in WITH_RAY for file in lane)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
