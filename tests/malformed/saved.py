@@ -42,7 +42,7 @@ OTHER = (
 )
 IDENTITY, PLAN = store_file("searches/t/experiment.json"), store_file("searches/t-check/plan.json")
 WEIGHTS = artifact("model/model.safetensors")
-RESULT, EXPERIMENT = artifact("result"), artifact("experiment.json")
+RESULT, EXPERIMENT = artifact("result.json"), artifact("experiment.json")
 
 
 METADATA = {  # of the file with the weights: it says how the model is used
