@@ -169,8 +169,8 @@ def test_the_space_goes_along_as_one_flat_file(tmp_path: Path) -> None:
 def test_the_command_of_a_job_says_everything_the_job_says() -> None:
     job = Job(space="glyphs-ccp", trials=3, time="1h", workers=2, concurrent=1, data_root="/my data")
     assert submit.entrypoint(job, "python", "n", "glyphs-ccp.yaml", "/runs", None) == (
-        "python -m dmltune search glyphs-ccp.yaml --name n --trials 3 --time 1h --workers 2 --concurrent 1"
-        " --data-root '/my data' --store /runs --address auto"
+        "python -m dmltune search glyphs-ccp.yaml --data-root '/my data' --store /runs --trials 3 --time 1h"
+        " --name n --workers 2 --concurrent 1 --address auto"
     )
 
 
