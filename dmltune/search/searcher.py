@@ -141,7 +141,7 @@ class StudySearcher(Searcher):
 
     def _experiment_of(self, record: TrialRecord) -> Experiment:
         if record.role != "baseline":
-            return self._experiment.point(record.values)
+            return self._experiment.point(record.values, validated=True)
         baseline = self._experiment.baseline_experiment()
         assert baseline is not None
         return baseline

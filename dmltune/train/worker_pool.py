@@ -49,15 +49,18 @@ class WorkerPool:
     def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]:
         """Yield (order id, report) for every validation of every order, as they come.
 
-        The last report of an order is finished or failed. Ends early, with the orders under way closed, once
+        The last report of an order is finished or failed. A group goes on when its report was read, so a kill
+        of this process loses no report. Ends early, with the orders under way closed, once
         `stopped` is set. A folder with a checkpoint is continued; a finished one is only read.
         """
         call = secrets.token_hex(4)  # the broker may still hold an order of an earlier call
         left = deque(orders)
-        pending: dict[Any, tuple[Order, int]] = {}  # an answer to come → its order, the number before it
+        pending: dict[Any, Order] = {}  # an answer to come → its order
+        open_orders: set[str] = set()
 
         def ask(order: Order, after: int) -> None:
-            pending[self.broker.next_report.remote(order, after)] = (order, after)
+            open_orders.add(order.id)
+            pending[self.broker.next_report.remote(order, after)] = order
 
         def begin() -> None:
             while left and len(pending) < self.plan.concurrent:
@@ -71,17 +74,19 @@ class WorkerPool:
                 if not ready and (failure := self.failure()) is not None:
                     raise failure
                 for answer in ready:
-                    order, _ = pending.pop(answer)
+                    order = pending.pop(answer)
                     report: TrialReport = ray.get(answer)
                     if report.finished:
+                        open_orders.discard(order.id)
                         self.close(order.id)
-                        begin()  # the group need not wait for the reader of this report
-                    else:
-                        ask(order, report.number)
+                        begin()  # the group need not wait for the reader of the last report
                     yield order.id.removesuffix(f"#{call}"), report
+                    # only now: the next checkpoint replaces this report, which may not be logged yet
+                    if not report.finished:
+                        ask(order, report.number)
         finally:
             with contextlib.suppress(ray.exceptions.RayError):
-                ray.get([self.broker.close.remote(order.id) for order, _ in pending.values()])
+                ray.get([self.broker.close.remote(order_id) for order_id in open_orders])
 
 
 @contextlib.contextmanager

@@ -18,8 +18,9 @@ from dmltune.train.orders import TrialReport
 from dmltune.train.worker_pool import finished_report
 
 PROGRAM = """
-import json, os, signal, stat, sys
+import json, os, signal, stat, sys, time
 from pathlib import Path
+from dmltune.core import checkpoint
 from dmltune.experiment import load_experiment
 from dmltune.resources import Resources
 from dmltune.train.orders import Order
@@ -41,10 +42,12 @@ def modes(scratch):
     paths = [path for path in (scratch, *scratch.rglob("*")) if path.exists() and not path.is_symlink()]
     return {str(path.relative_to(scratch)): stat.S_IMODE(path.stat().st_mode) for path in paths}
 
-first = []
+first, stored = [], []
 with worker_pool(Resources(concurrent=1)) as pool:
     for name, report in pool.train(orders[:2]):
         first.append(line(name, report))
+        time.sleep(0.5)  # a reader that takes its time to log the report
+        stored.append(checkpoint.load(folder / name[-1] / "last")[1]["report"]["number"])
         if len(first) == 3:
             secret = (pool.session.scratch / "token").read_text()
             holders = [
@@ -61,7 +64,7 @@ with worker_pool(Resources(concurrent=1)) as pool:
 done = [finished_report(folder / str(seed)) is not None for seed in range(2)]
 left = pool.session.scratch.exists()
 print(json.dumps({
-    "first": first, "second": second, "third": third, "done": done,
+    "first": first, "second": second, "third": third, "done": done, "stored": stored,
     "files": files, "holders": holders, "inside": inside, "left": left, "secret": len(secret),
 }))
 """
@@ -78,6 +81,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return document
+
+
+def test_no_checkpoint_replaces_a_report_before_it_was_read(session: dict[str, Any]) -> None:
+    """A kill of the driver between the two would lose the report: only the last one comes again."""
+    assert session["stored"] == [number for _, number, *_ in session["first"]]
 
 
 def test_orders_continue_where_they_were_stopped_and_a_finished_one_repeats_its_end(
