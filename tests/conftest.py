@@ -39,11 +39,19 @@ WITH_RAY = (  # two lanes of about the same length; Ray's starts mostly wait
 )
 
 
+CORPUS = "malformed/test_malformed.py"
+
+
 class Lanes(LoadScopeScheduling):
-    """Files that start Ray are two units, a process works off each; any other file is one of its own."""
+    """Files that start Ray are two units, a process works off each; any other file is one of its own.
+
+    The corpus of malformed input is a unit for each of its classes.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0].removeprefix("tests/")
+        file, _, test = nodeid.removeprefix("tests/").partition("::")
+        if file == CORPUS:
+            return test.partition("/")[0]
         return next((f"ray-{lane}" for lane, files in enumerate(WITH_RAY) if file in files), file)
 
 
