@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,10 +36,9 @@ def require_answer(uri: str) -> None:
         raise UserError(f"MLFLOW_TRACKING_URI must name a host; got {shown}. {remedy}")
     connect = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
     try:
-        connection = connect(host, port, timeout=SECONDS)
-        connection.request("GET", f"{parts.path.rstrip('/')}/health")
-        status = connection.getresponse().status
-        connection.close()
+        with contextlib.closing(connect(host, port, timeout=SECONDS)) as connection:
+            connection.request("GET", f"{parts.path.rstrip('/')}/health")
+            status = connection.getresponse().status
     except (TimeoutError, OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise UserError(f"no tracking server answers at {shown} ({reason}). {remedy}") from None

@@ -39,6 +39,16 @@ def test_choices_get_their_names_on_the_axis(result: SearchResult, tmp_path: Pat
     assert "<!-- loss -->" in text
 
 
+def test_a_logarithmic_axis_has_readable_numbers(result: SearchResult, tmp_path: Path) -> None:
+    rows = [
+        TrialRecord(index, "search", {"optimizer.lr": lr}, "complete", 1, 1, 0.1, 0.1)
+        for index, lr in enumerate((1e-5, 1e-1))
+    ]
+    text = draw(replace(result, rows=tuple(rows)), tmp_path / "log.svg").read_text(encoding="utf-8")
+    assert "<!-- 0.001 -->" in text
+    assert "mathdefault" not in text
+
+
 def test_odd_names_and_choices_are_drawn(result: SearchResult, tmp_path: Path) -> None:
     odd = ("$\\nosuch", "\udcff", "\x1b[0m")
     rows = [
