@@ -26,8 +26,8 @@ demo: $(READY)
 	$(BIN)/dmltune search glyphs-ccp --trials 12 --name demo
 	$(BIN)/dmltune evaluate demo --split test
 
-# In three lanes: two of the files that start Ray, and beside them all the rest (tests/conftest.py).
-PYTEST_ARGS ?= -n 3 --no-loadscope-reorder --durations=20
+# In four lanes: three of the files that start Ray, and beside them all the rest (tests/conftest.py).
+PYTEST_ARGS ?= -n 4 --no-loadscope-reorder --durations=20
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 

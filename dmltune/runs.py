@@ -130,5 +130,6 @@ def closed_on_error(close: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        close(f"{type(error).__name__}: {error}".splitlines()[0])
+        with contextlib.suppress(Exception):  # the first error is the one to show
+            close(f"{type(error).__name__}: {error}".splitlines()[0])
         raise

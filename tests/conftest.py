@@ -27,23 +27,22 @@ signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=14
 
 
 TESTS = Path(__file__).parent
-WITH_RAY = (  # two lanes of about the same length; Ray's starts mostly wait
+WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
+    ("search/test_kills.py", "train/test_worker_pool.py"),
     (
-        *("search/test_kills.py", "test_extending.py", "test_old_store.py", "train/test_worker_pool.py"),
-        *("cli/test_submit.py", "cli/test_search_own_data.py"),
+        *("check/test_check.py", "test_extending.py", "test_old_store.py"),
+        "reproduce/test_table_runs.py",
     ),
     (
-        *("check/test_check.py", "search/test_whole_search.py", "reproduce/test_table_runs.py"),
-        *("reproduce/test_collage.py", "train/test_training.py", "test_packaging.py"),
+        *("search/test_whole_search.py", "reproduce/test_collage.py", "cli/test_submit.py"),
+        *("train/test_training.py", "test_packaging.py", "cli/test_search_own_data.py"),
     ),
 )
-
-
 CORPUS = "malformed/test_malformed.py"
 
 
 class Lanes(LoadScopeScheduling):
-    """Files that start Ray are two units, a process works off each; any other file is one of its own.
+    """Files that start Ray are three units, a process works off each; any other file is one of its own.
 
     The corpus of malformed input is a unit for each of its classes.
     """

@@ -12,6 +12,7 @@ import pytest
 import torch
 from data import tiny_layouts
 from support.stores import new_store
+from support.tiny_spaces import IN_SHOP
 
 import dmltune
 from dmltune import tags
@@ -28,16 +29,6 @@ from dmltune.tracking import Tracker
 from dmltune.train import inference
 from dmltune.train.build import build_embedder, validate_experiment
 from dmltune.train.test_access import _test_half
-
-SPACE = """
-data: {name: inshop, size: 24}
-backbone: resnet20
-embedding: {dim: 8}
-loss: contrastive
-batch: {size: 4, samples_per_class: 2}
-max_steps: 2
-validate_every: 1
-"""
 
 
 def image_set(labels: list[int], query: list[bool] | None) -> ImageSet:
@@ -103,7 +94,7 @@ def test_without_queries_every_image_is_compared_with_all_others() -> None:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In-Shop, tiny. Nothing is left in the temporary folder."""
-    (tmp_path / "tiny.yaml").write_text(SPACE)
+    (tmp_path / "tiny.yaml").write_text(IN_SHOP)
     tiny_layouts.write("inshop", tmp_path, 8, 4)
     monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "temporary").mkdir()
@@ -232,7 +223,7 @@ def spaces(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`still` learns nothing, `learning` does; the working directory holds them."""
     (root / "search_spaces").mkdir()
     (root / "search_spaces" / "still.yaml").write_text(FROZEN)
-    (root / "search_spaces" / "learning.yaml").write_text(SPACE)
+    (root / "search_spaces" / "learning.yaml").write_text(IN_SHOP)
     monkeypatch.chdir(root)
     return root
 

@@ -8,13 +8,10 @@ report.html   the same as a page
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from dmltune import tags
 from dmltune.check import artifacts
@@ -22,6 +19,7 @@ from dmltune.check.document import CheckDocument
 from dmltune.check.measurements import measured
 from dmltune.check.plan import ROLE, CheckPlan, CheckRequest, PreparedCheck
 from dmltune.check.progress import CheckProgress
+from dmltune.core.threads import torch_threads
 from dmltune.errors import UserError
 from dmltune.ledger import Ledger, LedgerEntry
 from dmltune.provenance import version_tags
@@ -115,9 +113,7 @@ class _Session:
             failed, stopped = self._train(series, opened)
             document = replace(document, failed=failed, stopped=stopped)
             if not stopped:
-                with contextlib.ExitStack() as at_end:
-                    at_end.callback(torch.set_num_threads, torch.get_num_threads())
-                    torch.set_num_threads(threads_of(usable_cores()))
+                with torch_threads(threads_of(usable_cores())):
                     document = measured(document, plan, series, opened.images, request.search, self.log)
                 artifacts.log_figures(document, series.tracker, series.parent.run_id)
                 artifacts.write(document, folder, series.tracker, series.parent.run_id)

@@ -6,8 +6,7 @@ Test classes are read only when asked for, or where nothing was trained; the tes
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from torch import Tensor
 from dmltune.check.configurations import digest
 from dmltune.core.analysis import distance_histograms, geometry
 from dmltune.core.clustering import cluster, clustering_metrics
+from dmltune.core.threads import torch_threads
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
@@ -72,7 +72,7 @@ def evaluate(
     model = find_model(run, tracker, overrides)
     pair_list = None if pairs is None else PairList.read(pairs)  # its mistakes show before anything is opened
     chosen = split or ("test" if model.untrained else "validation")
-    with _threads_of_training():
+    with torch_threads(threads_of(usable_cores())):
         if chosen == "test":
             images, indices = _test_images(model, locations, kind)
         else:
@@ -141,17 +141,6 @@ class _Measurement:
             queries = int(self.images.query_N[self.indices].sum())
             facts |= {"queries": queries, "gallery": len(self.indices) - queries}
         return facts
-
-
-@contextmanager
-def _threads_of_training() -> Iterator[None]:
-    """Use as many threads as training does: OMP_NUM_THREADS, or the cores this process may use."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads_of(usable_cores()))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _log(

@@ -89,7 +89,7 @@ def scatter(axis: Axes, rows: Sequence[TrialRecord], key: str) -> None:
     if all(isinstance(item, int | float) and not isinstance(item, bool) for item in values):
         if min(values) > 0 and max(values) >= 30 * min(values):
             axis.set_xscale("log")
-            axis.xaxis.set_major_formatter("{x:g}")  # the usual 10^k is mathematics, which names with $ forbid
+            axis.xaxis.set_major_formatter("{x:g}")  # 10^k would be mathematics, which names with $ forbid
             axis.xaxis.set_minor_formatter("")
         points(axis, [float(item) for item in values], rows)
         return

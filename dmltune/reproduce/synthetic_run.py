@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
@@ -10,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
+from dmltune.core.threads import torch_threads
 from dmltune.provenance import version_tags
 from dmltune.reproduce import synthetic
 from dmltune.runs import TrackedRun, closed_on_error
@@ -69,9 +67,7 @@ def run_synthetic(
         tracker, experiment_id, name, role="reproduction", params=settings, about=version_tags()
     )
     outcomes: list[synthetic.SyntheticResult] = []
-    with closed_on_error(run.interrupt), contextlib.ExitStack() as at_end:
-        at_end.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)  # a step takes a millisecond or two
+    with closed_on_error(run.interrupt), torch_threads(1):  # a step takes a millisecond or two
         for seed, pooling in itertools.product(range(seeds), synthetic.POOLINGS):
             outcome = synthetic.train(pooling, seed, limit)
             outcomes.append(outcome)

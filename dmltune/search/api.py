@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import time as clock
 from pathlib import Path
@@ -13,7 +12,7 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.report.search_figure import draw
 from dmltune.resources import Locations, Resources
-from dmltune.runs import CONTINUES, TrackedRun, provenance
+from dmltune.runs import CONTINUES, TrackedRun, closed_on_error, provenance
 from dmltune.search.records import TrialRecords
 from dmltune.search.state import SearchResult, SearchState, Watch
 from dmltune.store import Store, validated_name
@@ -58,20 +57,19 @@ def search(
         if not is_new and not records.interrupted() and len(records.trials()) >= planned:
             return _result(experiment, records, locations.store, "")  # nothing to do: the run stays as it is
         parent.reopen(about)
-        try:
+
+        def interrupt(reason: str) -> None:
+            for number in records.under_way:
+                records.interrupt(number, reason)
+            parent.interrupt(reason)
+
+        with closed_on_error(interrupt):
             from dmltune.search.tuning import run_trials
 
             points = planned - bool(experiment.baseline)
             stopped = run_trials(experiment, records, locations, resources, points)
             result = _result(experiment, records, locations.store, stopped)
             _log_result(parent, result)
-        except BaseException as error:
-            with contextlib.suppress(Exception):  # no run stays RUNNING; everything can be continued
-                reason = f"{type(error).__name__}: {error}".splitlines()[0]
-                for number in records.under_way:
-                    records.interrupt(number, reason)
-                parent.interrupt(reason)
-            raise
         return result
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from dmltune.core.threads import torch_threads
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations, Resources
 from dmltune.runs import TrackedRun, provenance
@@ -58,12 +59,8 @@ def training_folder(store: Store, name: str) -> Path:
 
 def _here(order: Order) -> Iterator[TrialReport]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    before = torch.get_num_threads()
-    torch.set_num_threads(order.threads)
-    try:
+    with torch_threads(order.threads):
         yield from run_trial(order, device)
-    finally:
-        torch.set_num_threads(before)
 
 
 def _in_workers(order: Order, resources: Resources) -> Iterator[TrialReport]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import shutil
 import tarfile
@@ -10,37 +9,12 @@ from typing import get_args
 
 import pytest
 from data import tiny_layouts
-from data.loopback import serve
+from data.packed_sets import digest, packed, publish, refusal
 
-from dmltune.data import archives, catalog, obtain
+from dmltune.data import catalog
 from dmltune.data.images import Part
-from dmltune.data.obtain import RELEASES, File, Release
+from dmltune.data.obtain import RELEASES
 from dmltune.data.prepare import PreparedData, prepare
-from dmltune.errors import UserError
-
-
-def packed(name: str, folder: Path, archive: str = "mine", kind: str = "zip", per_class: int = 2) -> Path:
-    """An archive of a tiny copy of data set `name`, in which the official folder lies."""
-    with_set = folder / "source" / archive
-    tiny_layouts.write(name, with_set, 3, per_class)
-    return Path(shutil.make_archive(str(folder / archive), kind, with_set))
-
-
-def refusal(name: str, root: Path, archive: Path | None = None) -> str:
-    before = sorted(root.rglob("*")) if root.is_dir() else []
-    with pytest.raises(UserError) as caught:
-        prepare(name, root, archive)
-    assert "\n" not in str(caught.value)
-    assert (sorted(root.rglob("*")) if root.is_dir() else []) == before
-    return str(caught.value)
-
-
-def digest(file: Path) -> str:
-    return "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def publish(monkeypatch: pytest.MonkeyPatch, name: str, *files: File) -> None:
-    monkeypatch.setitem(RELEASES, name, (Release("https://data.example/", files),))
 
 
 @pytest.mark.parametrize("kind", ["zip", "gztar"])
@@ -231,56 +205,6 @@ def test_a_copy_that_is_there_but_not_whole_is_neither_taken_nor_overwritten(tmp
     assert why.endswith("Or move " + f"{root}/Stanford_Online_Products away and prepare sop again.")
 
 
-def test_a_data_set_is_fetched_continued_checked_and_what_was_fetched_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive, root = packed("sop", tmp_path), tmp_path / "data"
-    content = archive.read_bytes()
-    seen: list[tuple[str, int, int]] = []
-    with serve(content=content, errors=[404]) as site:
-        file = File("sop.zip", site.url, len(content), digest(archive))
-        publish(monkeypatch, "sop", file)
-        assert "cannot be fetched (404 Not Found)" in refusal("sop", root)
-        (root / ".Stanford_Online_Products.download").mkdir()
-        (root / ".Stanford_Online_Products.download" / "sop.zip.part").write_bytes(content[:1000])
-        (root / ".Stanford_Online_Products.download" / "sop.zip.part.tag").write_text(site.etag)
-        prepared = prepare("sop", root, progress=lambda *what: seen.append(what))
-        assert site.asked[-1] == ("/birds.tgz", "bytes=1000-")
-    assert os.listdir(root) == ["Stanford_Online_Products"]
-    assert prepared.images == 12
-    assert prepared.notes[0].startswith("fetched sop.zip, ")
-    assert list(dict.fromkeys(what for what, _, _ in seen)) == ["fetch sop.zip", "unpack sop.zip"]
-    assert all(0 <= done <= total for _, done, total in seen)
-
-
-def test_what_was_fetched_is_kept_when_there_is_no_room_to_unpack_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive, root = packed("sop", tmp_path), tmp_path / "data"
-    root.mkdir()
-    with serve(content=archive.read_bytes()) as site:
-        publish(monkeypatch, "sop", File("sop.zip", site.url, archive.stat().st_size, digest(archive)))
-        with monkeypatch.context() as patch:
-            patch.setattr(archives.shutil, "disk_usage", lambda _: type("", (), {"free": 1000}))
-            assert "data must have room for " in refusal("sop", root)
-            assert not site.asked
-            patch.setattr(obtain, "require_room", lambda *_: None)
-            with pytest.raises(UserError, match=r"partial/new must have room for .*; it has 1\.0 kB"):
-                prepare("sop", root)
-        assert os.listdir(root) == [".Stanford_Online_Products.download"]
-        prepare("sop", root)
-        assert len(site.asked) == 1
-
-
-def test_what_no_program_can_fetch_is_refused_with_the_place_where_a_person_gets_it(tmp_path: Path) -> None:
-    for name in ["vehicleid", "sop", "inshop", "faces", "cars196"]:
-        why = refusal(name, tmp_path / "data")
-        assert why.startswith(f"{name} cannot be fetched by a program: ")
-        assert why.endswith("with --archive.")
-        assert all(release.home in why for release in RELEASES.get(name, ()))
-        assert not (tmp_path / "data").exists()
-
-
 def test_what_is_installed_needs_no_archive(tmp_path: Path) -> None:
     prepared = prepare("digits", tmp_path / "data")
     assert prepared.images == 1797
@@ -294,20 +218,3 @@ def test_an_unknown_name_a_missing_archive_and_a_root_that_is_a_file_are_one_lin
     root = tmp_path / "data"
     root.write_text("a file")
     assert "must be a folder that can be made and written (" in refusal("sop", root, packed("sop", tmp_path))
-
-
-def test_the_table_has_what_can_be_fetched_with_size_checksum_and_https() -> None:
-    assert set(RELEASES) <= set(catalog.names())
-    for releases in RELEASES.values():
-        for release in releases:
-            assert release.home.startswith(("https://", "http://yann.lecun.com/"))
-            for file in release.files:
-                kind, _, value = file.checksum.partition(":")
-                assert len(value) == {"md5": 32, "sha256": 64, "": 0}[kind]
-                if file.url:
-                    assert file.url.startswith("https://")
-                    assert file.url.endswith("/" + file.name)
-                    assert file.size
-                    assert value
-    fetchable = {name for name in RELEASES if any(release.fetchable for release in RELEASES[name])}
-    assert fetchable == {"cub", "cifar10", "cifar100", "cifar_collage", "mnist"}

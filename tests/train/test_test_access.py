@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from data import tiny_layouts
+from support.tiny_spaces import IN_SHOP
 
 import dmltune
 from dmltune.data import catalog, splits
@@ -27,15 +28,6 @@ from dmltune.train.test_access import open_test, opened_images
 from dmltune.train.trial import run_trial
 
 PACKAGE = Path(dmltune.__file__).parent
-SPACE = """
-data: {name: inshop, size: 24}
-backbone: resnet20
-embedding: {dim: 8}
-loss: contrastive
-batch: {size: 4, samples_per_class: 2}
-max_steps: 2
-validate_every: 1
-"""
 READ_ALONE = """
 import json, sys
 from pathlib import Path
@@ -55,7 +47,7 @@ print(json.dumps([steps, sorted(opened)]))
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In-Shop, tiny: every image a file of its own."""
-    (tmp_path / "tiny.yaml").write_text(SPACE)
+    (tmp_path / "tiny.yaml").write_text(IN_SHOP)
     tiny_layouts.write("inshop", tmp_path, 16, 4)
     monkeypatch.setenv("DMLTUNE_CACHE", str(tmp_path / "cache"))
     return tmp_path
