@@ -1,7 +1,8 @@
-"""The face network of seed 001: its layers, its map, what it is given, how it starts."""
+"""The face networks of seed 001: their layers, their map, what they are given, how they start."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,10 +11,12 @@ from dmltune.core import backbones, poolings
 from dmltune.core.backbones.face_resnet import FaceResnet
 from dmltune.core.embedder import Embedder
 
-UNITS = {64: 3, 128: 4, 256: 6, 512: 3}
+UNITS = {"face_resnet": (3, 4, 6, 3), "face_resnet_small": (1, 1, 1, 1)}
+STAGES = (64, 128, 256, 512)
+both = pytest.mark.parametrize("name", UNITS)
 
 
-def written_out(net: FaceResnet, images: Tensor) -> Tensor:
+def written_out(name: str, net: FaceResnet, images: Tensor) -> Tensor:
     """Stage by stage from the bare weights, in the order they were made."""
     weights = iter(net.parameters())
 
@@ -22,7 +25,7 @@ def written_out(net: FaceResnet, images: Tensor) -> Tensor:
         return torch.where(x > 0, x, slope * x)
 
     x = images
-    for units in UNITS.values():
+    for units in UNITS[name]:
         x = prelu(F.conv2d(x, next(weights), next(weights), stride=2, padding=1))
         for _ in range(units):
             inner = prelu(F.conv2d(x, next(weights), padding=1))
@@ -31,31 +34,32 @@ def written_out(net: FaceResnet, images: Tensor) -> Tensor:
     return x
 
 
-def test_the_map_is_that_of_the_network_written_out() -> None:
-    net = backbones.load("face_resnet")
+@both
+def test_the_map_is_that_of_the_network_written_out(name: str) -> None:
+    net = backbones.load(name)
     assert isinstance(net, FaceResnet)
     images = torch.randn(2, 3, 48, 32)
     with torch.no_grad():
         for weight in net.parameters():
             weight.mul_(3)  # so that the units do something
-        torch.testing.assert_close(net(images), written_out(net, images), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(net(images), written_out(name, net, images), rtol=1e-4, atol=1e-5)
 
 
-def test_a_face_of_112_pixels_gives_a_map_of_7() -> None:
-    net = backbones.load("face_resnet").eval()
+@both
+def test_a_face_of_112_pixels_gives_a_map_of_7(name: str) -> None:
+    net = backbones.load(name).eval()
     with torch.no_grad():
         assert net(torch.zeros(1, 3, 112, 112)).shape == (1, net.channels, 7, 7) == (1, 512, 7, 7)
 
 
-def test_it_has_3_4_6_3_units_and_a_convolution_of_stride_2_before_each_stage() -> None:
-    convolutions = [
-        module for module in backbones.load("face_resnet").modules() if isinstance(module, nn.Conv2d)
-    ]
+@both
+def test_it_has_the_units_of_the_text_and_a_convolution_of_stride_2_before_each_stage(name: str) -> None:
+    convolutions = [module for module in backbones.load(name).modules() if isinstance(module, nn.Conv2d)]
     expected = []
-    for channels, units in UNITS.items():
+    for channels, units in zip(STAGES, UNITS[name], strict=True):
         expected += [(channels, (2, 2)), *[(channels, (1, 1))] * (2 * units)]
     assert [(conv.out_channels, conv.stride) for conv in convolutions] == expected
-    assert len(convolutions) == 36
+    assert len(convolutions) == {"face_resnet": 36, "face_resnet_small": 12}[name]
 
 
 def test_the_first_layer_sees_pixels_less_127_and_a_half_over_128() -> None:

@@ -53,12 +53,19 @@ def test_under_max_the_reweighted_map_is_pooled_by_its_largest_value() -> None:
     torch.testing.assert_close(pooling(as_map(features_BND)), expected, rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("under", ["sum", "max"])
-def test_until_it_is_started_it_is_plain_pooling_with_attributes(under: str) -> None:
+def test_under_sum_and_max_the_largest_of_the_map_as_it_is_is_added_to_the_sum() -> None:
+    features_BND = features(12)
+    alone, both = started(prototypes=6, mu=0.4), started(prototypes=6, mu=0.4, under="sum+max")
+    added_BD = both(as_map(features_BND)) - alone(as_map(features_BND))
+    torch.testing.assert_close(added_BD, features_BND.max(1).values, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("under", "plain"), [("sum", "gap"), ("max", "gmp"), ("sum+max", "gap_gmp")])
+def test_until_it_is_started_it_is_plain_pooling_with_attributes(under: str, plain: str) -> None:
     features_BND = features(12)
     pooling: Any = poolings.load("gsp", channels=DIM, prototypes=6, under=under).double()
     pooled_BD, attributes_BM = pooling.with_attributes(as_map(features_BND))
-    plain_BD = features_BND.mean(1) if under == "sum" else features_BND.amax(1)
+    plain_BD = poolings.load(plain, channels=DIM)(as_map(features_BND))
     torch.testing.assert_close(pooled_BD, plain_BD, rtol=1e-14, atol=0)
     expected_BM = generalized_sum_pool(features_BND, pooling.prototypes, 1.0, 5.0).attributes_BM
     assert torch.equal(attributes_BM, expected_BM)

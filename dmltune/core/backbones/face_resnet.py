@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 from torch import Tensor, nn
 
 from dmltune.core.backbones import Backbone
-
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # channels and residual units
 
 
 class _FaceUnit(nn.Module):
@@ -34,6 +32,7 @@ class FaceResnet(Backbone):
     The embedder's 1×1 convolution and pooling replace the fully connected layer behind the map.
     """
 
+    stages: ClassVar = ((64, 3), (128, 4), (256, 6), (512, 3))  # channels and residual units
     channels = 512
     mean = (127.5 / 255, 127.5 / 255, 127.5 / 255)  # (pixel − 127.5) / 128
     std = (128 / 255, 128 / 255, 128 / 255)
@@ -42,7 +41,7 @@ class FaceResnet(Backbone):
         super().__init__()
         layers: list[nn.Module] = []
         inside = 3
-        for channels, units in STAGES:
+        for channels, units in self.stages:
             conv = nn.Conv2d(inside, channels, 3, 2, padding=1)
             nn.init.xavier_uniform_(conv.weight)
             nn.init.zeros_(cast(Tensor, conv.bias))

@@ -48,8 +48,13 @@ def generalized_sum_pool(
 class Gsp(Pooling):
     """Generalized sum pooling of the local features of a map, with learned prototypes ω.
 
-    Before `start` it pools as at μ = 1. `under: max` takes the largest N·p_j·f_j of each channel instead of
-    the sum (conventional evaluation of the thesis; at μ = 1 it is max pooling).
+    Before `start` it pools as at μ = 1. `under` says what becomes of the map and its weights:
+
+    sum      Σ_j p_j f_j; average pooling at μ = 1.
+    max      the largest N·p_j·f_j of each channel; max pooling at μ = 1.
+    sum+max  the sum and the largest f_j of each channel added, GSP + GMP as in the conventional evaluation of
+             the thesis; `gap_gmp` at μ = 1. The authors' code takes this maximum before the 1×1 convolution,
+             here it follows it, as in `gap_gmp`.
     """
 
     def __init__(
@@ -60,7 +65,7 @@ class Gsp(Pooling):
         mu: Annotated[float, Interval(gt=0, le=1)] = 0.3,
         epsilon: Annotated[float, Gt(0)] = 5.0,
         iterations: Annotated[int | None, Ge(1)] = None,
-        under: Literal["sum", "max"] = "sum",
+        under: Literal["sum", "max", "sum+max"] = "sum",
     ) -> None:
         super().__init__()
         self.attributes, self.start_points = prototypes, 4 * prototypes
@@ -77,6 +82,8 @@ class Gsp(Pooling):
         pooled_BD, attributes_BM, weights_BN = self._pool(local_BND)
         if self.under == "max":
             pooled_BD = (weights_BN.unsqueeze(-1) * local_BND.shape[1] * local_BND).amax(1)
+        elif self.under == "sum+max":
+            pooled_BD = pooled_BD + local_BND.amax(1)
         # adds 0: DistributedDataParallel needs the prototypes in the graph of an average pooling too
         return pooled_BD + 0 * self.prototypes.sum(), attributes_BM
 

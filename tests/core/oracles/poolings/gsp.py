@@ -9,6 +9,7 @@ EXAMPLES: list[dict[str, Any]] = [
     {"prototypes": 5},
     {"prototypes": 3, "mu": 0.9, "epsilon": 0.5, "under": "max"},
     {"prototypes": 4, "mu": 1.0, "epsilon": 20.0},
+    {"prototypes": 3, "mu": 0.5, "epsilon": 2.0, "under": "sum+max"},
     {"prototypes": 2, "mu": 0.6, "iterations": 3},
 ]
 
@@ -38,7 +39,11 @@ def oracle(
             shares = [(1 / count - rho) / mu for rho in residual]
         weighted = [[p * x for x in f] for p, f in zip(shares, local, strict=True)]
         by_channel = list(zip(*weighted, strict=True))
-        pooled.append([count * max(c) if under == "max" else sum(c) for c in by_channel])
+        if under == "sum+max":
+            largest = [max(f[d] for f in local) for d in range(len(channels))]
+            pooled.append([sum(c) + top for c, top in zip(by_channel, largest, strict=True)])
+        else:
+            pooled.append([count * max(c) if under == "max" else sum(c) for c in by_channel])
     return pooled
 
 
