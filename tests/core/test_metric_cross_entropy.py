@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dmltune.core import losses
-from dmltune.core.losses.metric_cross_entropy import MetricCrossEntropy, distance, is_metric
+from dmltune.core.losses.metric_cross_entropy import MetricCrossEntropy, concave, distance, is_metric
 from dmltune.errors import UserError
 from dmltune.experiment.space.expression import compile_expression
 
 C = 4
 numbers = st.floats(0, 1)
 vectors = st.lists(numbers, min_size=C, max_size=C).map(lambda v: torch.tensor([v], dtype=torch.float64))
+
+
+Form = tuple[Literal["identity", "power", "log"], float, float]  # F, its power, its rate
+forms = st.tuples(st.sampled_from(("identity", "power", "log")), st.floats(0.01, 1), st.floats(0.01, 50))
 
 
 def largest_p(k: float) -> float:
@@ -45,6 +49,10 @@ def one_hot(label: int) -> Tensor:
 
 def value(x: Tensor, y: Tensor, abp: tuple[float, float, float]) -> float:
     return distance(x, y, *abp).item()
+
+
+def outer(total: float, form: Form) -> float:
+    return concave(torch.tensor([total], dtype=torch.float64), *form).item()
 
 
 @given(abp=metrics())
@@ -104,25 +112,61 @@ def test_two_labels_are_2m_apart_by_lemma_1(abp: tuple[float, float, float]) -> 
     assert value(one_hot(0), one_hot(2), abp) == pytest.approx(2 * m, rel=1e-9)
 
 
-@given(abp=metrics(), x=probabilities(), y=probabilities())
+@given(abp=metrics(), x=probabilities(), y=probabilities(), form=forms)
 @settings(deadline=None)
 def test_samples_of_one_label_are_within_twice_the_worst_loss_by_lemma_3(
-    abp: tuple[float, float, float], x: Tensor, y: Tensor
+    abp: tuple[float, float, float], x: Tensor, y: Tensor, form: Form
 ) -> None:
     for kind in (abp, (0.0, 1.0, 1.0)):  # a weak metric is enough
-        worst = max(value(x, one_hot(1), kind), value(y, one_hot(1), kind))
-        assert value(x, y, kind) <= 2 * worst + 1e-9
+        worst = max(outer(value(z, one_hot(1), kind), form) for z in (x, y))
+        assert outer(value(x, y, kind), form) <= 2 * worst + 1e-9
 
 
-@given(abp=metrics(), x=probabilities(), y=probabilities())
+@given(abp=metrics(), x=probabilities(), y=probabilities(), form=forms)
 @settings(deadline=None)
 def test_samples_of_two_labels_stay_apart_by_lemma_4(
-    abp: tuple[float, float, float], x: Tensor, y: Tensor
+    abp: tuple[float, float, float], x: Tensor, y: Tensor, form: Form
 ) -> None:
     a, b, _ = abp
-    worst = max(value(x, one_hot(1), abp), value(y, one_hot(3), abp))
+    worst = max(outer(value(x, one_hot(1), abp), form), outer(value(y, one_hot(3), abp), form))
     m = -math.log(1 + a - b) + math.log(1 + a)
-    assert value(x, y, abp) >= 2 * m - 2 * worst - 1e-9
+    assert outer(value(x, y, abp), form) >= outer(2 * m, form) - 2 * worst - 1e-9
+
+
+@given(u=st.floats(0, 50), v=st.floats(0, 50), form=forms)
+@settings(deadline=None)
+def test_every_outer_function_is_0_at_0_and_rises_and_is_subadditive_by_lemma_2(
+    u: float, v: float, form: Form
+) -> None:
+    assert outer(0.0, form) == 0
+    assert outer(u, form) <= outer(u + v, form) <= outer(u, form) + outer(v, form) + 1e-12
+    middle = outer((u + v) / 2, form)
+    assert middle >= (outer(u, form) + outer(v, form)) / 2 - 1e-12  # concave
+    expected = {"identity": u, "power": u ** form[1], "log": math.log1p(form[2] * u) / form[2]}
+    assert outer(u, form) == pytest.approx(expected[form[0]], rel=1e-12)
+
+
+def test_a_parameter_of_another_outer_function_is_refused() -> None:
+    for given_, message in (
+        ({"power": 0.5}, "power is for outer: power; got 0.5 with identity. Leave it out."),
+        ({"outer": "log", "power": 0.5}, "power is for outer: power; got 0.5 with log"),
+        ({"outer": "power", "rate": 2.0}, "rate is for outer: log; got 2 with power"),
+        ({"outer": "power", "power": 1.5}, "power must be above 0 and at most 1; got 1.5"),
+        ({"outer": "log", "rate": 0.0}, "rate must be above 0 and at most 1e\\+06; got 0.0"),
+        ({"outer": "sqrt"}, "outer must be one of identity, power, log; got 'sqrt'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            losses.load("metric_cross_entropy", num_classes=3, dim=2, **given_)
+
+
+def test_a_perfect_sample_under_a_power_has_a_finite_gradient() -> None:
+    for dtype in (torch.float32, torch.float64):
+        total_B = torch.tensor([0.0, 1e-45, 1e-40, 1e-30, 2.0], dtype=dtype, requires_grad=True)
+        result_B = concave(total_B, "power", 0.01)
+        torch.autograd.backward(result_B.sum())
+        assert result_B[0] == 0
+        assert total_B.grad is not None
+        assert total_B.grad.isfinite().all()
 
 
 def test_the_weak_metric_is_none_between_three_arbitrary_points() -> None:

@@ -10,6 +10,8 @@ EXAMPLES = [
     {"a": 0.5, "b": 1.2, "p": 0.4, "temperature": 0.2, "metric": "strict"},
     {"a": 0.0, "b": 1.0, "p": 1.0, "temperature": 0.5, "metric": "weak"},
     {"a": 0.0, "b": 1.0, "p": 0.6, "temperature": 0.5, "metric": "weak"},
+    {"a": 1.0, "b": 1.0, "p": 0.5, "temperature": 0.3, "metric": "strict", "outer": "power", "power": 0.4},
+    {"a": 0.5, "b": 1.2, "p": 0.4, "temperature": 0.2, "metric": "strict", "outer": "log", "rate": 2.5},
 ]
 
 
@@ -22,6 +24,9 @@ def oracle(
     p: float,
     temperature: float,
     metric: str,
+    outer: str = "identity",
+    power: float = 0.5,
+    rate: float = 1.0,
 ) -> float:
     proxies = [unit(proxy) for proxy in weights["proxies"]]
     total = 0.0
@@ -29,9 +34,11 @@ def oracle(
         scores = [
             math.exp(sum(u * v for u, v in zip(point, proxy, strict=True)) / temperature) for proxy in proxies
         ]
+        apart = 0.0
         for c, score in enumerate(scores):
             x, y = score / sum(scores), float(c == label)
-            total += -math.log(1 + a - b * abs(x - y) ** p) + math.log(1 + a)
+            apart += -math.log(1 + a - b * abs(x - y) ** p) + math.log(1 + a)
+        total += {"identity": apart, "power": apart**power, "log": math.log(1 + rate * apart) / rate}[outer]
     return total / len(emb)
 
 
