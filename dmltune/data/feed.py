@@ -17,7 +17,7 @@ from torch import Tensor
 from dmltune.data import augment as augmentations
 from dmltune.data.images import ImageSet, Indices, Ints
 from dmltune.data.packed import at_size
-from dmltune.data.samplers import AUGMENTATION, POOL, POOL_AUGMENTATION, generator, sampler
+from dmltune.data.samplers import AUGMENTATION, POOL, POOL_AUGMENTATION, SamplesPerClass, generator, sampler
 from dmltune.data.splits import Split
 from dmltune.errors import UserError
 
@@ -40,7 +40,7 @@ class ImageFeed:
         *,
         size: int,
         batch_size: int,
-        samples_per_class: int,
+        samples_per_class: SamplesPerClass,
         augment: str,
         seed: int,
         rank: int = 0,

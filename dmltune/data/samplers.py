@@ -6,6 +6,7 @@ Legend: N images, B batch, C classes, k classes in a batch, m samples of a class
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from dmltune.errors import UserError
 
 # The purposes of random numbers.
 CLASS_ORDER, CLASS_SAMPLES, IMAGE_ORDER, AUGMENTATION, POOL, POOL_AUGMENTATION = range(1, 7)
-CATEGORY_ORDER, CATEGORY_SAMPLES = range(7, 9)
+CATEGORY_ORDER, CATEGORY_SAMPLES, WHOLE_CLASSES = range(7, 10)
 VIEWS = 64
+SamplesPerClass = int | Literal["all"]
 
 
 def generator(seed: int, purpose: int, count: int) -> np.random.Generator:
@@ -26,19 +28,23 @@ def generator(seed: int, purpose: int, count: int) -> np.random.Generator:
 def sampler(
     labels_N: Ints,
     batch_size: int,
-    samples_per_class: int,
+    samples_per_class: SamplesPerClass,
     seed: int,
     category_N: Ints | None = None,
     categories: int | None = None,
-) -> MPerClass | RandomImages | TwoCategories:
+) -> MPerClass | RandomImages | TwoCategories | WholeClasses:
     """Return a sampler, whose `batch(step)` returns indices into `labels_N`, (B,).
 
-    With `samples_per_class` = 0 images are random, or, with 2 `categories`, all images of a class are taken.
+    With `samples_per_class` = 0 images are random, with "all" a class comes with all its images. With 2
+    `categories` both mean "all".
     """
     if categories is not None:
         if categories != 2:
             raise UserError(f"categories must be 2 (hard batches) or left out; got {categories}.")
-        return TwoCategories(labels_N, batch_size, samples_per_class, seed, category_N)
+        per_class = 0 if samples_per_class == "all" else samples_per_class
+        return TwoCategories(labels_N, batch_size, per_class, seed, category_N)
+    if samples_per_class == "all":
+        return WholeClasses(labels_N, batch_size, seed)
     if samples_per_class == 0:
         return RandomImages(labels_N, batch_size, seed)
     return MPerClass(labels_N, batch_size, samples_per_class, seed)
@@ -115,6 +121,33 @@ class RandomImages:
         epoch, position = divmod(step, self.images // self.batch_size)
         order = generator(self.seed, IMAGE_ORDER, epoch).permutation(self.images)
         return order[position * self.batch_size : (position + 1) * self.batch_size]
+
+
+class WholeClasses:
+    """Random classes with all their images until the batch is full (random batches of seed 004, appendix A).
+
+    The classes of a batch are distinct and drawn anew for every batch; the last one is cut. Not in the paper,
+    whose classes are small: a class fills half a batch at most, so that every batch has two classes.
+    """
+
+    def __init__(self, labels_N: Ints, batch_size: int, seed: int) -> None:
+        self._images = images_of_classes(labels_N)
+        self.batch_size, self.half, self.seed = batch_size, batch_size // 2, seed
+        available = sum(min(len(images), self.half) for images in self._images)
+        if not 2 <= batch_size <= available:
+            raise UserError(
+                "with samples_per_class all, batch_size must be at least 2 and at most the images of all"
+                f" training classes, half a batch of each; got {batch_size}, and {available} images."
+            )
+
+    def batch(self, step: int) -> Ints:
+        rng, parts, room = generator(self.seed, WHOLE_CLASSES, step), [], self.batch_size
+        for position in rng.permutation(len(self._images)):
+            parts.append(rng.permutation(self._images[position])[: min(room, self.half)])
+            room -= len(parts[-1])
+            if not room:
+                break
+        return np.concatenate(parts)
 
 
 def images_of_classes(labels_N: Ints) -> list[Ints]:

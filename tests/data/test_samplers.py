@@ -228,3 +228,44 @@ def test_a_data_set_with_categories_is_sampled_as_before_without_the_wish_for_th
     for per_class in (0, 2):
         expected = sampler(labels_N, 12, per_class, 3).batch(7)
         assert np.array_equal(sampler(labels_N, 12, per_class, 3, category_N).batch(7), expected)
+
+
+@settings(deadline=None, max_examples=50)
+@given(sizes=st.lists(st.integers(1, 30), min_size=2, max_size=40), half=st.integers(1, 20), seed=seeds)
+def test_a_drawn_class_comes_with_all_its_images_and_only_the_last_is_cut(
+    sizes: list[int], half: int, seed: int
+) -> None:
+    labels_N = np.random.default_rng(1).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    if sum(min(size, half) for size in sizes) < 2 * half:
+        return
+    batches = sampler(labels_N, 2 * half, "all", seed)
+    for step in range(4):
+        chosen_B = batches.batch(step)
+        assert len(set(chosen_B)) == 2 * half
+        in_order = list(dict.fromkeys(labels_N[chosen_B].tolist()))
+        taken = Counter(labels_N[chosen_B].tolist())
+        assert len(taken) >= 2
+        for label in in_order[:-1]:
+            assert taken[label] == min(sizes[label], half)
+        assert labels_N[chosen_B].tolist() == [label for label in in_order for _ in range(taken[label])]
+
+
+def test_whole_classes_are_drawn_equally_often_and_as_a_function_of_seed_and_step() -> None:
+    labels_N = np.repeat(np.arange(20), 5)
+    used = sampler(labels_N, 20, "all", 3)
+    seen = Counter(label for step in range(500) for label in set(labels_N[used.batch(step)].tolist()))
+    assert all(70 < times < 130 for times in seen.values())  # 100 on average, σ = 9
+    assert np.array_equal(used.batch(7), sampler(labels_N, 20, "all", 3).batch(7))
+    assert not np.array_equal(used.batch(7), sampler(labels_N, 20, "all", 4).batch(7))
+
+
+def test_whole_classes_that_cannot_fill_a_batch_are_refused() -> None:
+    with pytest.raises(UserError, match="got 12, and 11 images"):
+        sampler(np.repeat([0, 1], [5, 9]), 12, "all", 0)
+
+
+def test_all_images_of_a_class_in_a_hard_batch() -> None:
+    labels_N, category_N = in_categories({0: 9, 1: 9}, images=4)
+    chosen_B = sampler(labels_N, 28, "all", 4, category_N, categories=2).batch(1)
+    for half_H in np.split(labels_N[chosen_B], 2):
+        assert sorted(Counter(half_H.tolist()).values()) == [2, 4, 4, 4]

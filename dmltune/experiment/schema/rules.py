@@ -22,6 +22,8 @@ def validate_values(values: Values) -> None:
 def _batch(values: Values) -> Broken:
     keys = "batch.size", "batch.samples_per_class"
     size, per_class = (values[key] for key in keys)
+    if per_class == "all":
+        return
     if per_class and size % per_class:
         below, above = size // per_class * per_class, (size // per_class + 1) * per_class
         rule = f"batch.size must be a multiple of batch.samples_per_class; got {size} and {per_class}"

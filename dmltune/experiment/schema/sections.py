@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
-_NONE_IS_ZERO = BeforeValidator(lambda value: 0 if value in (None, "none") else value)
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, of Linux' file systems
 MAX_MILESTONES = 1000
 
@@ -20,6 +19,14 @@ def _none_is_null(value: Any) -> Any:
 def _name_or_null(value: Any) -> Any:
     """Accept `5` as a name: that of a child of torchvision's sequential models."""
     return str(value) if type(value) is int else _none_is_null(value)
+
+
+def _samples_per_class(value: Any) -> Any:
+    """Accept a count, `none` as 0, and `all`: one message for what a union of types would report twice."""
+    value = 0 if value in (None, "none") else value
+    if value == "all" or (type(value) is int and value >= 0):
+        return value
+    raise ValueError("write a whole number of at least 0, or all")
 
 
 def _tuple(value: Any) -> Any:
@@ -96,12 +103,12 @@ class ComponentSettings(Section):
 
 
 class BatchSettings(Section):
-    """`samples_per_class: 0` (or none) draws images without regard to their class; `categories: 2` makes
-    every batch of two categories (hard batches, seed 004).
+    """`samples_per_class: 0` (or none) draws images without regard to their class, `all` draws classes with
+    all their images; `categories: 2` makes every batch of two categories (hard batches, seed 004).
     """
 
     size: int = Field(default=64, ge=2, le=65536)
-    samples_per_class: Annotated[int, _NONE_IS_ZERO, Field(ge=0)] = 4
+    samples_per_class: Annotated[int | Literal["all"], PlainValidator(_samples_per_class)] = 4
     categories: Literal[2] | None = None
 
 
