@@ -46,8 +46,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_flag("--clustering", "also NMI and F1 of k-means with as many clusters as there are classes")
     parser.add_path(
         "--pairs",
-        "also whether two images show the same: LFW's pairs.txt, the folder of IJB-C, or a CSV file"
-        " with the columns left,right,same (1 or 0)",
+        "also whether two images show the same: LFW's pairs.txt, YouTube Faces' splits.txt, the folder of"
+        " IJB-C, or a CSV file with the columns left,right,same (1 or 0). With landmarks.txt beside it: aligned",
         metavar="FILE",
     )
     add_places(parser)

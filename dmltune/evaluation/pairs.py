@@ -9,7 +9,8 @@ from typing import Any
 from dmltune.core.embedder import Embedder
 from dmltune.core.verification import accuracy, tar_at_far
 from dmltune.data.images import ImageSet
-from dmltune.data.pairs import Pairs, pair_images, read_pairs, scores
+from dmltune.data.pair_lists import Pairs
+from dmltune.data.pairs import pair_images, read_pairs, scores
 from dmltune.errors import UserError
 from dmltune.train.inference import embed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,10 +112,14 @@ class Source:
         what = "missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         return UserError(f"{self.name}: {file} is listed in {listed} but {what}; fetch it again.")
 
-    def decode(self, file: Path, side: int | None) -> Pixels:
-        """Return the pixels (H, W, 3). With `side` a JPEG may be decoded at a smaller scale."""
+    def decode(
+        self, file: Path, side: int | None, convert: Callable[[Image.Image], Image.Image] | None = None
+    ) -> Pixels:
+        """Return the pixels (H, W, 3) after `convert`; with `side` a JPEG may be decoded at a smaller
+        scale.
+        """
         try:
-            return decode(file, self.converted, side)
+            return decode(file, convert or self.converted, side)
         except UnreadableImageError as error:
             raise self.broken(f"{file} cannot be read ({error})") from error
 
@@ -128,7 +132,8 @@ class Source:
 class Listing:
     """The images that the lists of a data set name, before a look at their files.
 
-    `images` reads them, and has no fingerprint. `paths` are those of `files` in the lists.
+    `images` reads them, and has no fingerprint. `paths` are those of `files` in the lists. `pixels` says what
+    the images are besides the files, such as where their faces are: a part of the fingerprint and of the key.
     """
 
     images: ImageSet
@@ -138,6 +143,7 @@ class Listing:
     paths: Sequence[str]
     listed: Path
     details: Sequence[object] = ()
+    pixels: str = ""
 
     def image_set(self, missing: Missing = "error") -> ImageSet:
         """Return the set with its fingerprint, after a look at every file.
@@ -196,8 +202,15 @@ class Listing:
         images = self.images if not skipped else self._rest(np.array(list(stats), dtype=np.int64))
         return replace(
             images,
-            fingerprint=_hash(images.class_names, listing, *self.details, *([skipped] if skipped else [])),
-            key=_hash(os.path.realpath(self.folder), listing, [stat.st_mtime_ns for stat in stats.values()]),
+            fingerprint=_hash(
+                images.class_names, listing, *self.details, *filter(None, [skipped, self.pixels])
+            ),
+            key=_hash(
+                os.path.realpath(self.folder),
+                listing,
+                [stat.st_mtime_ns for stat in stats.values()],
+                *([self.pixels] if self.pixels else []),
+            ),
             skipped=skipped,
         )
 

@@ -1,6 +1,8 @@
-"""faces: aligned faces, faces/train/PERSON/*.jpg and faces/test/PERSON/*.jpg.
+"""faces: faces/train/PERSON/*.jpg and faces/test/PERSON/*.jpg.
 
-Without a folder train every folder but test is a person to train on.
+Without a folder train every folder but test is a person to train on. The images are aligned faces, or a file
+faces/landmarks.txt says where the face of each is (`data/alignment.py` has the format); they are aligned when
+they are read, to 112×112 pixels or the size that is asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dmltune.data.alignment import aligned, landmarks_in
 from dmltune.data.catalog._files import REMEDY, Listing, Source
 from dmltune.data.images import Part
 from dmltune.errors import UserError, readable
@@ -44,4 +47,9 @@ def load(part: Part, root: Path | None = None) -> Listing:
         raise UserError(f"faces: no image in the folders of {people}; put a folder for each person there.")
     labels_N = np.array(labels, dtype=np.int64)
     # aligned and cropped already: evaluation uses the whole frame
-    return SOURCE.listing(part, people, people, paths, labels_N, names, margin=1.0)
+    listing = SOURCE.listing(part, people, people, paths, labels_N, names, margin=1.0)
+    landmarks = landmarks_in(folder)
+    if landmarks is None:
+        return listing
+    within_folder = "" if people == folder else f"{part}/"
+    return aligned(listing, landmarks, [f"{within_folder}{path}" for path in paths])
