@@ -47,7 +47,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_path(
         "--pairs",
         "also whether two images show the same: LFW's pairs.txt, YouTube Faces' splits.txt, the folder of"
-        " IJB-C, or a CSV file with the columns left,right,same (1 or 0). With landmarks.txt beside it: aligned",
+        " IJB-C, or a CSV file with the columns left,right,same (1 or 0);"
+        " faces are aligned by a landmarks.txt beside it",
         metavar="FILE",
     )
     add_places(parser)
