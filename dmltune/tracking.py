@@ -126,6 +126,14 @@ class Tracker:
     def logged_steps(self, run_id: str, metric: str) -> set[int]:
         return {int(point.step) for point in self.client.get_metric_history(run_id, metric)}
 
+    def curve(self, run_id: str) -> list[dict[str, float]]:
+        """Return the metrics of each logged step of a run with its `step`, in the order of the steps."""
+        points: dict[int, dict[str, float]] = {}
+        for metric in self.client.get_run(run_id).data.metrics:
+            for point in self.client.get_metric_history(run_id, metric):
+                points.setdefault(int(point.step), {"step": int(point.step)})[metric] = float(point.value)
+        return [points[step] for step in sorted(points)]
+
     def tag(self, run_id: str, values: Mapping[str, Any]) -> None:
         self.client.log_batch(run_id, tags=_run_tags(values))
 

@@ -1,10 +1,10 @@
-"""`dmltune reproduce`: a study or a table of the papers, run here and shown beside the printed figures."""
+"""`dmltune reproduce`: a figure or a table of the papers, run here; a table beside the printed figures."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.boundary import INTERRUPTED
 from dmltune.cli.output import Output, new_table, say
@@ -22,55 +22,45 @@ from dmltune.errors import UserError, readable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dmltune.reproduce.collage import CollageResult
-    from dmltune.reproduce.synthetic_run import SyntheticStudy
-    from dmltune.reproduce.table_studies import TableOutcome, TableSelection
-    from dmltune.store import Store
+    from dmltune.reproduce.study_run import StudyOutcome
 
-SUMMARY = "a study of the papers run here, or a table of theirs with ours beside it"
+SUMMARY = "a figure or table of the papers, run here"
 EXAMPLES = """\
-  dmltune reproduce synthetic                       a minute, one core
-  dmltune reproduce collage                         48 trainings, two at a time
-  dmltune reproduce collage --poolings gap,gsp --seeds 1 --name quick
+  dmltune reproduce --list                          every figure and table: what it needs, what is at hand
+  dmltune reproduce fig3.8 --data glyphs --seeds 3
+  dmltune reproduce collage --rows gap,gsp --seeds 1 --name quick max_steps=120
   dmltune reproduce 3.1                             the paper's figures beside those of this store
   dmltune reproduce 3.1 --run --rows C2+CCP-L --data CUB --data-root ~/data
   dmltune reproduce 3.1 --run --data CUB --name quick data.size=128 max_steps=100 --repeats 1
 """
-STUDIES = ("synthetic", "collage")
-TABLES = (
-    *("3.1", "3.2", "3.3", "5.1", "5.2", "5.3", "5.4", "sft1", "sft2", "sft3", "sft4", "sft5", "sft6"),
-    *("ms1", "ms2", "ms3"),
-)
-OF_STUDIES = {"seeds": "--repeats", "steps": "max_steps=N", "poolings": "--rows"}
-OF_TABLES = ("run", "rows", "data", "repeats", "folds", "workers")
+OF_FIGURES, OF_TABLES = ("seeds", "tiny"), ("run", "repeats", "folds", "workers")
 
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "study",
         metavar="STUDY",
-        help="synthetic: tokens under gap and gsp (thesis 5.3.1); collage: fifteen poolings (5.3.2); "
-        f"or a table: {', '.join(TABLES)}, or a YAML file like those",
+        nargs="?",
+        help="a figure or table that --list shows, such as fig3.5 or 3.1, or a YAML file like the tables",
     )
     parser.add_argument(
         "overrides",
         metavar="key=value",
         nargs="*",
         type=override,
-        help="changes by dotted key: of the space `collage`, such as data.name=cifar_collage, or of every "
-        "training of a table",
+        help="changes to every training by dotted key, such as max_steps=120",
     )
-    parser.add_number("--seeds", "studies: how many seeds (default: 3)")
-    parser.add_number("--steps", "studies: steps of every training")
+    parser.add_flag("--list", "every figure and table of the papers, and what it needs")
     parser.add_argument(
-        "--poolings", metavar="A,B", help="collage: only these, gsp+zero_shot among them (default: all)"
+        "--data", metavar="A,B", help="tables: only these data sets; figures: the one to train on"
     )
+    parser.add_argument("--rows", metavar="A,B", help="only these rows; with --run their baselines too")
+    parser.add_number("--seeds", "figures: trainings of every kind, each with another seed")
+    parser.add_flag("--tiny", "figures: the smallest size at which everything runs, to try the command")
     parser.add_flag("--run", "tables: train what is chosen and not trained yet")
-    parser.add_argument("--rows", metavar="A,B", help="tables: only these; with --run their baselines too")
-    parser.add_argument("--data", metavar="A,B", help="tables: only these data sets")
     parser.add_number("--repeats", "tables: models of every fold (default: 3)")
     parser.add_number("--folds", "tables: only the first N folds (default: all, 4)")
-    add_name(parser, "the study's")
+    add_name(parser, "the figure's or table's")
     parser.add_number("--workers", "tables: processes of every training (default: 1)")
     parser.add_number("--concurrent", "trainings at a time (default: cores)")
     add_address(parser)
@@ -79,67 +69,97 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    for option in OF_TABLES if args.study in STUDIES else OF_STUDIES:
+    from dmltune.reproduce import figures
+
+    if args.list:
+        return show_list(args, out)
+    if args.study is None:
+        raise UserError("reproduce needs the name of a figure or table; dmltune reproduce --list shows all.")
+    is_figure = args.study in figures.names()
+    for option in OF_TABLES if is_figure else OF_FIGURES:
         if getattr(args, option):
-            other = f"tables; the study {args.study} has none, leave it out."
-            if args.study not in STUDIES:
-                other = f"studies; for table {args.study} use {OF_STUDIES[option]}."
-            raise UserError(f"--{option} is for {other}")
-    if args.study not in STUDIES:
-        return table(args, out)
-    args.seeds = args.seeds or 3
-    if args.study == "synthetic":
-        return synthetic(args, out)
-    return collage(args, out)
+            kind = "tables; for a figure leave it out" if is_figure else "figures; for a table leave it out"
+            raise UserError(f"--{option} is for {kind}.")
+    if is_figure:
+        return figure(args, out)
+    from dmltune.cli.reproduce_table import table
+
+    return table(args, out)
 
 
-def table(args: argparse.Namespace, out: Output) -> int:
-    """Show what this store has beside the print; with --run train what is missing first."""
-    from dmltune.experiment.files.places import is_path
-    from dmltune.experiment.problems import near_or_list
-    from dmltune.report.paper_table import paper_table
-    from dmltune.reproduce.paper_tables import table_names
-    from dmltune.reproduce.table_cells import document
-    from dmltune.reproduce.table_studies import select_table
-    from dmltune.store import Store
-    from dmltune.tables.finished_checks import finished_checks
-
-    if args.study not in (known := table_names()) and not is_path(args.study):
-        hint = near_or_list(args.study, [*STUDIES, *known], "there are")
-        raise UserError(f"no study or table {readable(args.study)}{hint}")
-    if not args.run:
-        refuse_what_needs_run(args)
-    selection = select_table(args.study, args.name, listed(args.rows), listed(args.data))
-    store = Store.at(args.store)
-    outcome = train(args, selection, store) if args.run else None
-    names = [study.name for study in selection.studies()]
-    checks = list(finished_checks(store, names)) if names else []
-    shown = document(selection, checks, args.data_root)
-    if outcome is not None:
-        shown |= {"refused": outcome.refused, "failed": outcome.failed, "stopped": outcome.stopped}
-    out.document(shown)
-    out.show(*paper_table(shown))
-    if outcome is None:
-        return 0
-    for study, reason in outcome.refused.items():
-        out.show(f"{study} was not run: {reason}")
-    code = closing(args, out, outcome.failed, outcome.stopped)
-    return code or (1 if outcome.refused else 0)
-
-
-def train(args: argparse.Namespace, selection: TableSelection, store: Store) -> TableOutcome:
-    from dmltune.reproduce.table_studies import run_table
+def figure(args: argparse.Namespace, out: Output) -> int:
+    """Train what a figure needs, draw it, and answer its question."""
+    from dmltune.reproduce.study_run import StudyOptions, run_study
     from dmltune.resources import Locations, Resources
+    from dmltune.store import Store
 
-    return run_table(
-        selection,
-        Resources(args.workers or 1, args.concurrent, args.address),
-        Locations(store, args.data_root),
-        overrides=args.overrides,
-        repeats=args.repeats,
-        folds=args.folds,
-        log=say,
+    options = StudyOptions(
+        name=args.name or "",
+        data=args.data or "",
+        seeds=args.seeds,
+        rows=tuple(listed(args.rows)),
+        overrides=tuple(args.overrides),
+        tiny=args.tiny,
     )
+    resources = Resources(1, args.concurrent, args.address)
+    outcome = run_study(args.study, options, resources, Locations(Store.at(args.store), args.data_root), say)
+    out.document(outcome)
+    show_figure(outcome, out)
+    return closing(args, out, outcome.failed, outcome.stopped)
+
+
+def show_figure(outcome: StudyOutcome, out: Output) -> None:
+    from dmltune.report.summary import nearby
+    from dmltune.report.terminal import lines
+
+    out.show("", *lines(f"{outcome.source}: {outcome.about}", "bold"))
+    if data := outcome.data:
+        out.show(*lines(f"{data['label']}{', a stand-in' * data['stand_in']}: {data['about']}", "dim"))
+    for table in outcome.tables:
+        if table["title"]:
+            out.show("", *lines(table["title"]))
+        out.show("", grid(table))
+    out.show("", *(line for answer in outcome.answers for line in lines(answer)))
+    for picture in outcome.pictures:
+        out.show(f"picture: {nearby(picture)}")
+
+
+def grid(table: Mapping[str, Any]) -> Table:
+    """Return a table of a figure; values of a column with % are shown in percent."""
+    from dmltune.report import formatting
+    from dmltune.reproduce.study_run import key_of
+
+    def text(column: str, value: Any) -> str:
+        if value is None or (column.endswith("%") and not isinstance(value, str)):
+            return formatting.percent(value)
+        return formatting.value(value)
+
+    shown = new_table(*table["columns"])
+    for row in table["rows"]:
+        shown.add_row(*(text(column, row[key_of(column)]) for column in table["columns"]))
+    return shown
+
+
+def show_list(args: argparse.Namespace, out: Output) -> int:
+    """Show every table and figure with its command and whether it runs on data at hand."""
+    from rich.text import Text
+
+    from dmltune.report.terminal import lines
+    from dmltune.reproduce.listing import everything
+
+    entries = everything(args.data_root)
+    out.document(entries)
+    for entry in entries:
+        out.show(Text.assemble((entry.name, "bold"), (f"   {entry.source}", "dim")))
+        out.show(*lines(entry.about, "", "  ", "  "))
+        needs = "needs no data" if entry.needs_no_data else f"needs {' or '.join(entry.needs)}"
+        if entry.runs_on:
+            needs += f"; at hand: {entry.runs_on}{' (a stand-in)' if entry.stand_in else ''}"
+        elif not entry.needs_no_data:
+            needs += "; none is at hand, see --data-root"
+        out.show(*lines(needs, "dim", "  ", "  "))
+        out.show(f"  {entry.command}")
+    return 0
 
 
 def closing(args: argparse.Namespace, out: Output, failed: Mapping[str, str], stopped: bool) -> int:
@@ -152,84 +172,15 @@ def closing(args: argparse.Namespace, out: Output, failed: Mapping[str, str], st
     return 1 if failed else 0
 
 
-def refuse_what_needs_run(args: argparse.Namespace) -> None:
-    for option in ("overrides", "repeats", "folds", "workers", "concurrent", "address"):
-        if given := getattr(args, option):
-            shown = given[0] if option == "overrides" else f"--{option}"
-            raise UserError(f"{shown} is for trainings; add --run to train, or leave it out.")
-
-
 def listed(names: str | None) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()] if names else []
 
 
-def synthetic(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.report.summary import nearby
-    from dmltune.reproduce.synthetic_run import run_synthetic
-    from dmltune.store import Store
+def unknown(study: str) -> UserError:
+    """Return the error for a name that is neither a figure nor a table."""
+    from dmltune.experiment.problems import near_or_list
+    from dmltune.reproduce import figures
+    from dmltune.reproduce.paper_tables import table_names
 
-    for option in ("overrides", "poolings", "concurrent", "address", "data_root"):
-        if getattr(args, option):
-            given = args.overrides[0] if option == "overrides" else f"--{option.replace('_', '-')}"
-            raise UserError(f"the synthetic study has no {given}; see dmltune reproduce --help")
-    study = run_synthetic(
-        name=args.name or "synthetic", seeds=args.seeds, steps=args.steps, store=Store.at(args.store), log=say
-    )
-    out.document(study)
-    out.show("", synthetic_table(study), "", *verdict(study), "", f"picture: {nearby(study.picture)}")
-    return 0
-
-
-def collage(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.report.summary import nearby
-    from dmltune.reproduce.collage import METHODS, run
-    from dmltune.store import Store
-
-    study = run(
-        name=args.name or "collage",
-        methods=args.poolings.split(",") if args.poolings else tuple(METHODS),
-        seeds=args.seeds,
-        overrides=args.overrides,
-        steps=args.steps,
-        concurrent=args.concurrent,
-        store=Store.at(args.store),
-        data_root=args.data_root,
-        address=args.address,
-        log=say,
-    )
-    out.document(study)
-    if study.rows:
-        out.show("", collage_table(study), "")
-        out.show("Test classes, none of them used in training; differences to gap in points, seed by seed.")
-        out.show(f"Neighbours by raw pixels: {100 * study.raw_pixels:.1f} %.")
-        out.show(f"table and picture: {nearby(study.folder)}/poolings.csv, poolings.png")
-    return closing(args, out, study.failed, study.stopped)
-
-
-def synthetic_table(study: SyntheticStudy) -> Table:
-    from dmltune.report.formatting import percent
-
-    grid = new_table("pooling", "MAP@R %", "±", "in foreign hulls %", "pairs that overlap", "steps")
-    for row in study.rows:
-        shares = (percent(row.map_at_r), percent(row.std), percent(row.points_in_foreign_hulls))
-        counts = (" ".join(map(str, row.overlapping_hulls)), " ".join(map(str, row.steps)))
-        grid.add_row(row.pooling, *shares, *counts)
-    return grid
-
-
-def verdict(study: SyntheticStudy) -> list[str]:
-    lines = [f"GSP − GAP: {100 * study.difference:+.1f} points (the thesis: about 70)."]
-    apart = "do not overlap" if not study.drawn_overlapping_hulls else "overlap"
-    return [*lines, f"In the picture (seed {study.drawn_seed}) the class hulls of GSP {apart}."]
-
-
-def collage_table(study: CollageResult) -> Table:
-    from dmltune.report.formatting import percent
-
-    grid = new_table("pooling", "seeds", "MAP@R %", "±", "to gap", "P@1 %", "validation %")
-    for row in study.rows:
-        to_gap = "" if row.to_gap is None or row.method == "gap" else percent(row.to_gap, signed=True)
-        spread = percent(row.std) if row.seeds > 1 else "–"
-        scores = (percent(row.map_at_r), spread, to_gap, percent(row.precision_at_1), percent(row.validation))
-        grid.add_row(row.method, str(row.seeds), *scores)
-    return grid
+    known = [*table_names(), *figures.names()]
+    return UserError(f"no figure or table {readable(study)}{near_or_list(study, known, 'there are')}")

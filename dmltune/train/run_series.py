@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dmltune import tags
 from dmltune.core.checkpoint import replace_file
@@ -23,7 +23,7 @@ from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
 from dmltune.train.measurement import is_measured
 from dmltune.train.orders import Order, TrialReport
-from dmltune.train.worker_pool import WorkerPool, finished_report
+from dmltune.train.worker_pool import finished_report
 
 TRIALS, RESULT = "trials", "result.json"
 
@@ -34,6 +34,12 @@ def stored_result(folder: Path, member: str) -> dict[str, Any] | None:
         result: dict[str, Any] = json.loads((folder / TRIALS / member / RESULT).read_text(encoding="utf-8"))
         return result
     return None
+
+
+class TrainingPool(Protocol):
+    """A worker pool, or this process (train/in_process.py)."""
+
+    def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]: ...
 
 
 class RunSeries:
@@ -74,7 +80,7 @@ class RunSeries:
         return stored_result(self.folder, member)
 
     def train(
-        self, pool: WorkerPool, members: Mapping[str, Experiment], opening: LedgerEntry | None = None
+        self, pool: TrainingPool, members: Mapping[str, Experiment], opening: LedgerEntry | None = None
     ) -> Iterator[tuple[str, TrackedRun, TrialReport]]:
         """Yield (member, run, report) per validation, each already logged in its run.
 

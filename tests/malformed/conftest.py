@@ -31,7 +31,7 @@ def _imported() -> None:
         "dmltune.search.api",
         "dmltune.check.api",
         "dmltune.evaluation",
-        "dmltune.reproduce.collage",
+        "dmltune.reproduce.figures.collage",
     ):
         importlib.import_module(module)
     for module in ("optuna", "timm", "pytorch_metric_learning.losses", "ray.job_submission", "torchvision"):

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 from safetensors.torch import save_file
 from support.driving import Place, kill
+from support.stores import new_store
 
 from dmltune.core import components
 from dmltune.core.backbones import load
 from dmltune.errors import UserError
-from dmltune.reproduce import collage
+from dmltune.reproduce import figures
+from dmltune.reproduce.figures import collage
+from dmltune.reproduce.study_run import StudyOptions, run_study
+from dmltune.resources import Locations, Resources
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +27,23 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     weights = tmp_path_factory.mktemp("weights") / "backbone.safetensors"
     save_file(load("resnet20").state_dict(), weights)
     sizes = ("data.classes=18", "batch.size=16", "embedding.dim=16", "data.size=16")
-    return (*sizes, f"backbone.weights={weights}", "--poolings", "gap,gmp", "--seeds", "1")
+    return (*sizes, f"backbone.weights={weights}", "--rows", "gap,gmp", "--seeds", "1")
 
 
 def test_after_a_killed_driver_the_same_command_trains_nothing_again(
     place: Place, small: tuple[str, ...]
 ) -> None:
-    words = ("reproduce", "collage", *small, "--steps", "60", "--concurrent", "1", "--name", "killed")
+    words = (
+        "reproduce",
+        "collage",
+        *small,
+        "max_steps=60",
+        "validate_every=20",
+        "--concurrent",
+        "1",
+        "--name",
+        "killed",
+    )
     driver = place.start(*words, "-f", "json")
     driver.wait_for(lambda: "gmp-seed0: step 20/60" in driver.text, "a second training under way")
     kill(driver.process)
@@ -51,13 +65,14 @@ def test_after_a_killed_driver_the_same_command_trains_nothing_again(
         assert after[member].data.tags["mlflow.parentRunId"] == after["parent"].info.run_id
 
     document = json.loads(out)
-    assert {row["method"] for row in document["rows"]} == {"gap", "gmp"}
-    for row in document["rows"]:
-        member = after[f"{row['method']}-seed0"]
-        assert row["map_at_r"] == pytest.approx(member.data.metrics["test_map_at_r"])
+    rows = document["tables"][0]["rows"]
+    assert {row["pooling"] for row in rows} == {"gap", "gmp"}
+    for row in rows:
+        member = after[f"{row['pooling']}-seed0"]
+        assert row["MAP@R"] == pytest.approx(member.data.metrics["test_map_at_r"])
     folder = Path(document["folder"])
     with open(folder / "poolings.csv", newline="") as table:
-        assert [row["method"] for row in csv.DictReader(table)] == [r["method"] for r in document["rows"]]
+        assert [row["method"] for row in csv.DictReader(table)] == [r["pooling"] for r in rows]
     assert (folder / "poolings.png").read_bytes().startswith(b"\x89PNG")
 
     parent = place.runs("killed")["parent"]
@@ -77,7 +92,7 @@ def test_after_a_killed_driver_the_same_command_trains_nothing_again(
 def test_ctrl_c_stops_cleanly_and_says_that_the_command_continues(
     place: Place, small: tuple[str, ...]
 ) -> None:
-    words = ("reproduce", "collage", *small, "--steps", "3000", "--concurrent", "1", "--name", "stopped")
+    words = ("reproduce", "collage", *small, "max_steps=3000", "--concurrent", "1", "--name", "stopped")
     driver = place.start(*words)
     driver.wait_for(lambda: "gap-seed0: step 0/" in driver.text, "a training under way")
     driver.process.send_signal(signal.SIGINT)
@@ -95,7 +110,8 @@ def test_the_study_has_every_pooling_there_is() -> None:
 
 
 def test_gsp_has_the_parameters_of_the_text_and_only_one_row_the_zero_shot_loss() -> None:
-    chosen = {method: collage.experiment(method, (), None) for method in collage.METHODS}
+    data = figures.load("collage").data["glyphs"]
+    chosen = {method: data.experiment(changes) for method, changes in collage.METHODS.items()}
     gsp = chosen["gsp"].pooling.parameters
     assert (gsp["prototypes"], gsp["mu"], gsp["epsilon"]) == (64, 0.2, 10.0)
     weights = {method: one.zero_shot.weight for method, one in chosen.items()}
@@ -105,11 +121,17 @@ def test_gsp_has_the_parameters_of_the_text_and_only_one_row_the_zero_shot_loss(
         assert changed <= {"pooling", "zero_shot"}, method
 
 
-def test_an_unknown_pooling_is_named_with_the_nearest() -> None:
-    with pytest.raises(UserError, match="no pooling 'netvald' in this study; did you mean 'netvlad'"):
-        collage.validated_methods(["netvald"])
+def test_an_unknown_pooling_is_named_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no row 'netvald' in this figure; did you mean 'netvlad'"):
+        run(tmp_path, StudyOptions(rows=("netvald",)))
 
 
-def test_another_protocol_is_refused_because_validation_would_see_what_training_shared() -> None:
+def test_another_protocol_is_refused_because_validation_would_see_what_training_shared(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(UserError, match=r"is made for objective\.protocol ablation; got"):
-        collage.run(overrides=["objective.protocol=fair"])
+        run(tmp_path, StudyOptions(overrides=("objective.protocol=fair",)))
+
+
+def run(store: Path, options: StudyOptions) -> None:
+    run_study("collage", options, Resources(), Locations(new_store(store)))

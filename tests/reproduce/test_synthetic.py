@@ -52,16 +52,14 @@ def test_training_ends_after_thirty_epochs_without_a_better_validation(
 
 
 def test_the_command_writes_the_picture_and_one_document(place: Place) -> None:
-    code, out, errors = place.run(
-        "reproduce", "synthetic", "--seeds", "1", "--steps", "100", "--name", "few", "-f", "json"
-    )
+    code, out, errors = place.run("reproduce", "synthetic", "--tiny", "--name", "few", "-f", "json")
     assert code == 0, errors
     document = json.loads(out)
-    assert [row["pooling"] for row in document["rows"]] == ["gap", "gsp"]
-    scores = [row["map_at_r"] for row in document["rows"]]
-    assert document["difference"] == pytest.approx(scores[1] - scores[0])
-    picture = Path(document["picture"])
+    rows = document["tables"][0]["rows"]
+    assert [row["pooling"] for row in rows] == ["gap", "gsp"]
+    difference = 100 * (rows[1]["MAP@R"] - rows[0]["MAP@R"])
+    assert document["answers"][0] == f"GSP − GAP: {difference:+.1f} points (the thesis: about 70)."
+    (picture,) = map(Path, document["pictures"])
     assert picture.read_bytes().startswith(b"\x89PNG")
-    code, _, errors = place.run("reproduce", "synthetic", "--poolings", "gap")
-    assert code == 2
-    assert errors.strip() == "the synthetic study has no --poolings; see dmltune reproduce --help"
+    run = place.runs("few")["parent"]
+    assert run.info.status == "FINISHED"

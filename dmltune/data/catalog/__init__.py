@@ -50,6 +50,12 @@ def files(name: str, part: Part, root: Path | None = None, **options: Any) -> tu
     return (loaded.images, loaded.files) if isinstance(loaded, Listing) else (loaded, [])
 
 
+def needs_files(name: str) -> bool:
+    """Return whether a data set has to be at hand as files; others are rendered or come with a package."""
+    require_name(name)
+    return hasattr(importlib.import_module(f"{__name__}.{name}"), "SOURCE")
+
+
 def require_name(name: str) -> None:
     """Raise a UserError with the nearest name when there is no such data set."""
     if name not in names():

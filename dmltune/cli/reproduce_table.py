@@ -1,0 +1,68 @@
+"""A table of the papers: what this store has beside the print, and the trainings of `--run`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from dmltune.cli.output import Output, say
+from dmltune.cli.reproduce import closing, listed, unknown
+from dmltune.errors import UserError
+
+if TYPE_CHECKING:
+    from dmltune.reproduce.table_studies import TableOutcome, TableSelection
+    from dmltune.store import Store
+
+
+def table(args: argparse.Namespace, out: Output) -> int:
+    """Show what this store has beside the print; with --run train what is missing first."""
+    from dmltune.experiment.files.places import is_path
+    from dmltune.report.paper_table import paper_table
+    from dmltune.reproduce.paper_tables import table_names
+    from dmltune.reproduce.table_cells import document
+    from dmltune.reproduce.table_studies import select_table
+    from dmltune.store import Store
+    from dmltune.tables.finished_checks import finished_checks
+
+    if args.study not in table_names() and not is_path(args.study):
+        raise unknown(args.study)
+    if not args.run:
+        refuse_what_needs_run(args)
+    selection = select_table(args.study, args.name, listed(args.rows), listed(args.data))
+    store = Store.at(args.store)
+    outcome = train(args, selection, store) if args.run else None
+    names = [study.name for study in selection.studies()]
+    checks = list(finished_checks(store, names)) if names else []
+    shown = document(selection, checks, args.data_root)
+    if outcome is not None:
+        shown |= {"refused": outcome.refused, "failed": outcome.failed, "stopped": outcome.stopped}
+    out.document(shown)
+    out.show(*paper_table(shown))
+    if outcome is None:
+        return 0
+    for study, reason in outcome.refused.items():
+        out.show(f"{study} was not run: {reason}")
+    code = closing(args, out, outcome.failed, outcome.stopped)
+    return code or (1 if outcome.refused else 0)
+
+
+def train(args: argparse.Namespace, selection: TableSelection, store: Store) -> TableOutcome:
+    from dmltune.reproduce.table_studies import run_table
+    from dmltune.resources import Locations, Resources
+
+    return run_table(
+        selection,
+        Resources(args.workers or 1, args.concurrent, args.address),
+        Locations(store, args.data_root),
+        overrides=args.overrides,
+        repeats=args.repeats,
+        folds=args.folds,
+        log=say,
+    )
+
+
+def refuse_what_needs_run(args: argparse.Namespace) -> None:
+    for option in ("overrides", "repeats", "folds", "workers", "concurrent", "address"):
+        if given := getattr(args, option):
+            shown = given[0] if option == "overrides" else f"--{option}"
+            raise UserError(f"{shown} is for trainings; add --run to train, or leave it out.")

@@ -1,0 +1,43 @@
+"""What the pictures of the figures share: size, colours, labels. matplotlib is imported when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dmltune.errors import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, RED, VIOLET, GREY = "#1f77b4", "#d95f02", "#2ca02c", "#c1272d", "#7b5ea7", "#555555"
+COLOURS = (BLUE, ORANGE, GREEN, RED, VIOLET, GREY)
+
+
+def canvas(
+    columns: int, rows: int = 1, width: float = 4.2, height: float = 3.4, **options: Any
+) -> tuple[Figure, Sequence[Sequence[Axes]]]:
+    """Return a figure and its axes, [row][column]; `options` are those of Figure.subplots."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained", dpi=150)
+    axes: Sequence[Sequence[Axes]] = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, axes
+
+
+def save(figure: Figure, path: Path, title: str = "") -> Path:
+    """Write the PNG and return its path."""
+    if title:
+        figure.suptitle(printable(title), fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean, and the standard deviation over seeds (0 for one)."""
+    import statistics
+
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0

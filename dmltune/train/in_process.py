@@ -1,0 +1,40 @@
+"""Trainings one after another in this process: for small ones, where Ray's start would take longest."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import torch
+
+from dmltune.core.run import Diverged
+from dmltune.core.threads import torch_threads
+from dmltune.errors import UserError
+from dmltune.train.orders import Order, TrialReport
+from dmltune.train.ray_session import threads_of, usable_cores
+from dmltune.train.trial import run_trial
+
+
+class InProcessPool:
+    """The `train` of a worker pool, without workers."""
+
+    def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]:
+        """Yield (order id, report) for every validation of every order."""
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        for order in orders:
+            threads = threads_of(usable_cores())
+            with torch_threads(threads):
+                for report in _reports(replace(order, threads=threads), device):
+                    yield order.id, report
+
+
+def _reports(order: Order, device: torch.device) -> Iterator[TrialReport]:
+    """Yield the reports of one order; an error of the training is its last one, as in a worker."""
+    try:
+        yield from run_trial(order, device)
+    except (Diverged, UserError) as error:
+        yield TrialReport.failed(str(error))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        yield TrialReport.failed(reason, traceback.format_exc())
