@@ -13,7 +13,8 @@ from dmltune.cli import main
 from dmltune.experiment import load_experiment
 
 SPACES = sorted(file.stem for file in (Path(__file__).parents[1] / "search_spaces").glob("*.yaml"))
-ON_FILES = ("cub", "cars196", "sop", "inshop", "vehicleid", "faces")
+LAYOUTS = ("cub", "cars196", "sop", "inshop", "vehicleid", "faces")
+ON_FILES = (*LAYOUTS, "cifar_collage", "cifar_singles")
 TINY = [
     *("max_steps=2", "validate_every=1", "data.size=32", "embedding.dim=16", "batch.size=12"),
     *("batch.samples_per_class=3", "backbone.weights=none"),
@@ -23,7 +24,8 @@ TINY = [
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    for name in ON_FILES:
+    tiny_layouts.cifar100(folder / "cifar-100-binary", each=3)
+    for name in LAYOUTS:
         tiny_layouts.write(name, folder, classes=10, per_class=2 if name == "cub" else 6)
     for number, person in enumerate(sorted((folder / "faces" / "train").iterdir())):
         for file in sorted(person.iterdir())[: 3 * (number % 2)]:  # every second class is a tail class

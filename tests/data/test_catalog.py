@@ -15,6 +15,8 @@ from dmltune.data import catalog
 from dmltune.data.images import ImageSet, Part
 from dmltune.errors import UserError
 
+CIFAR = ("cifar100", "cifar_collage", "cifar_distilled", "cifar_singles")
+
 
 def test_every_file_of_the_catalog_is_a_data_set() -> None:
     folder = Path(catalog.__file__).parent
@@ -28,10 +30,12 @@ def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     root = tmp_path_factory.mktemp("data")
     if request.param in tiny_layouts.NAMES:
         tiny_layouts.write(request.param, root)
+    if request.param in CIFAR:
+        tiny_layouts.cifar100(root / "cifar-100-binary")
     try:
         return {part: catalog.load(request.param, part, root) for part in get_args(Part)}
     except UserError as error:
-        if request.param in tiny_layouts.NAMES or request.param == "glyphs":
+        if request.param in (*tiny_layouts.NAMES, *CIFAR, "glyphs"):
             raise
         pytest.skip(f"{error}")  # one that must be fetched and has tests of its own
 

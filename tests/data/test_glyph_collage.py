@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
+from data import tiny_layouts
 
 from dmltune.data import catalog
 from dmltune.data.catalog import cifar_collage, glyph_collage
@@ -16,6 +18,8 @@ from dmltune.data.splits import PARTITIONS, split
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.train.build import training_images, validation_split
+
+PARTS = get_args(Part)
 
 
 @pytest.fixture(scope="module")
@@ -118,20 +122,8 @@ def test_the_same_collages_every_time(collages: dict[Part, CollageSet]) -> None:
         assert np.array_equal(one, other)
 
 
-def write_cifar(folder: Path, each: int = 2) -> Path:
-    """Super-class s has the sub-classes 5s … 5s + 4; every pixel of an image is its sub-class."""
-    folder.mkdir(parents=True)
-    fine = np.repeat(np.arange(100, dtype=np.uint8), each)
-    records = np.concatenate(
-        [fine[:, None] // 5, fine[:, None], np.repeat(fine[:, None], 3 * 32 * 32, axis=1)], axis=1
-    )
-    records[::each].tofile(folder / "train.bin")
-    np.delete(records, slice(None, None, each), axis=0).tofile(folder / "test.bin")
-    return folder
-
-
 def test_cifar_has_two_sub_classes_for_training_one_for_validation_and_two_for_test(tmp_path: Path) -> None:
-    folder = write_cifar(tmp_path / "cifar-100-binary")
+    folder = tiny_layouts.cifar100(tmp_path / "cifar-100-binary")
     found = {}
     for part, each in (("train", 3), ("test", 2)):
         images = catalog.load("cifar_collage", part, tmp_path)  # type: ignore[arg-type]
@@ -151,13 +143,57 @@ def test_cifar_has_two_sub_classes_for_training_one_for_validation_and_two_for_t
 
 
 def test_cifar_in_training_shares_two_sub_classes_of_each_and_one_in_validation(tmp_path: Path) -> None:
-    write_cifar(tmp_path / "cifar-100-binary", each=20)
+    tiny_layouts.cifar100(tmp_path / "cifar-100-binary", each=20)
     images = cifar_collage.load("train", tmp_path)
     for fold in range(3):
         sides = split(images.labels_N, "ablation", fold)
         training, validation = shared(images, sides.train_N), shared(images, sides.validation_N)
         assert (len(training), len(validation)) == (8, 4)
         assert not training & validation
+
+
+def test_distilled_sets_have_the_classes_and_partitions_of_the_collages_as_single_pictures(
+    tmp_path: Path, collages: dict[Part, CollageSet], glyphs: dict[Part, ImageSet]
+) -> None:
+    tiny_layouts.cifar100(tmp_path / "cifar-100-binary", each=3)
+    for part in PARTS:
+        for name, whole, side in (
+            ("glyph_distilled", collages[part], 32),
+            ("cifar_distilled", cifar_collage.load(part, tmp_path), 32),
+        ):
+            alone = catalog.load(name, part, tmp_path)
+            assert alone.name == name
+            assert alone.class_names == whole.class_names
+            assert alone.margin == 1.0
+            assert {picture.shape[:2] for picture in alone.read(range(len(alone)))} == {(side, side)}
+            for fold in range(3):
+                mine, theirs = (split(images.labels_N, "ablation", fold) for images in (alone, whole))
+                for ours, other in ((mine.train_N, theirs.train_N), (mine.validation_N, theirs.validation_N)):
+                    assert set(alone.labels_N[ours]) == set(whole.labels_N[other])
+        tiles, alone = glyphs[part], catalog.load("glyph_distilled", part)
+        own = {name: tiles.labels_N == label for label, name in enumerate(tiles.class_names)}
+        for label, name in enumerate(alone.class_names):
+            pictures = [picture.tobytes() for picture in alone.read(np.flatnonzero(alone.labels_N == label))]
+            assert pictures == [picture.tobytes() for picture in tiles.read(np.flatnonzero(own[name]))]
+        few = catalog.load("glyph_distilled", part).first_classes(5)
+        assert few.class_names == collages[part].first_classes(5).class_names
+
+
+def test_cifar_singles_pretrain_on_three_sub_classes_of_all_super_classes_and_no_test_class(
+    tmp_path: Path,
+) -> None:
+    tiny_layouts.cifar100(tmp_path / "cifar-100-binary", each=4)
+    train, test = (catalog.load("cifar_singles", part, tmp_path) for part in PARTS)
+    for images, each, first in ((train, 3, 0), (test, 2, 3)):
+        values = [int(name.removeprefix("class ")) for name in images.class_names]
+        assert values == [5 * parent + first + place for parent in range(20) for place in range(each)]
+        assert images.category_N is not None
+        pictures = images.read(range(len(images)))
+        for label, parent, picture in zip(images.labels_N, images.category_N, pictures, strict=True):
+            assert (picture == values[label]).all()
+            assert parent == values[label] // 5
+        assert np.bincount(images.labels_N).tolist() == [4] * 20 * each
+    assert not set(train.class_names) & set(cifar_collage.load("test", tmp_path).class_names)
 
 
 def test_absent_and_damaged_files_are_said_in_one_line(
@@ -168,7 +204,7 @@ def test_absent_and_damaged_files_are_said_in_one_line(
         with pytest.raises(UserError, match="cifar-100-binary") as refused:
             catalog.load("cifar_collage", "train", root)
         assert "\n" not in str(refused.value)
-    folder = write_cifar(tmp_path / "cifar-100-binary")
+    folder = tiny_layouts.cifar100(tmp_path / "cifar-100-binary")
     content = (folder / "test.bin").read_bytes()
     (folder / "test.bin").write_bytes(content[:-1])
     with pytest.raises(UserError, match="whole number of records"):

@@ -79,4 +79,5 @@ def test_the_table_has_what_can_be_fetched_with_size_checksum_and_https() -> Non
                     assert file.size
                     assert value
     fetchable = {name for name in RELEASES if any(release.fetchable for release in RELEASES[name])}
-    assert fetchable == {"cub", "cifar10", "cifar100", "cifar_collage", "mnist"}
+    cifar = {"cifar10", "cifar100", "cifar_collage", "cifar_distilled", "cifar_singles"}
+    assert fetchable == {"cub", *cifar, "mnist"}

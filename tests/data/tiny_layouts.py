@@ -148,6 +148,21 @@ def faces(root: Path, classes: int, per_class: int) -> Path:
     return folder
 
 
+def cifar100(folder: Path, each: int = 2) -> Path:
+    """CIFAR-100's two binary files, with `each` images of each class in both together.
+
+    Super-class s has the sub-classes 5s … 5s + 4; every pixel of an image is its sub-class.
+    """
+    folder.mkdir(parents=True)
+    fine = np.repeat(np.arange(100, dtype=np.uint8), each)
+    records = np.concatenate(
+        [fine[:, None] // 5, fine[:, None], np.repeat(fine[:, None], 3 * 32 * 32, axis=1)], axis=1
+    )
+    records[::each].tofile(folder / "train.bin")
+    np.delete(records, slice(None, None, each), axis=0).tofile(folder / "test.bin")
+    return folder
+
+
 _BOX = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
 _WRITERS: dict[str, Callable[[Path, int, int], Path]] = {
     writer.__name__: writer for writer in (cub, cars196, sop, inshop, vehicleid, faces)

@@ -85,6 +85,21 @@ class Recipe:
         collages = CollageSet(self.name, self.part, labels_N, names, short_hash(content), read, margin=1.0)
         return replace(collages, recipe=self, shared_N3=self.tiles.labels_N[behind_N3])
 
+    def distilled(self, name: str) -> ImageSet:
+        """Return the foreground alone, each picture once: the same classes without shared ones."""
+        chosen = np.flatnonzero(np.isin(self.tiles.labels_N, self.foreground))
+        place_C = np.zeros(self.tiles.num_classes, np.int64)
+        place_C[list(self.foreground)] = np.arange(len(self.foreground))
+        return replace(
+            self.tiles.at(chosen),
+            name=name,
+            labels_N=place_C[self.tiles.labels_N[chosen]],
+            class_names=tuple(self.tiles.class_names[label] for label in self.foreground),
+            fingerprint=short_hash(repr((self.tiles.fingerprint, self.foreground)).encode()),
+            category_N=None,
+            category_names=(),
+        )
+
 
 def partitions(classes: int, parts: int) -> Ints:
     """Return the partition that `split` deals each class to, (C,)."""

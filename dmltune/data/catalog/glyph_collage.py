@@ -26,6 +26,11 @@ REPEATS = 2
 
 def load(part: Part, root: Path | None = None) -> CollageSet:
     """Load a part; `root` is not used."""
+    return recipe(part, root).collages()
+
+
+def recipe(part: Part, root: Path | None) -> Recipe:
+    """Return how the collages of a part are made of single characters."""
     tiles = glyphs.load(part, root)
     assert tiles.category_N is not None
     pictures_C, first_C = np.bincount(tiles.labels_N), np.unique(tiles.labels_N, return_index=True)[1]
@@ -39,4 +44,4 @@ def load(part: Part, root: Path | None = None) -> CollageSet:
         tuple(label for labels in members for label in labels[partition::parts][:SHARED_EACH])
         for partition in range(parts)
     )
-    return Recipe("glyph_collage", part, tiles, tuple(foreground.tolist()), shared, REPEATS).collages()
+    return Recipe("glyph_collage", part, tiles, tuple(foreground.tolist()), shared, REPEATS)
