@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from data import tiny_layouts
 from safetensors.torch import save_file
 from support.driving import Place, kill
 from support.stores import new_store
@@ -17,8 +18,10 @@ from dmltune.core.backbones import load
 from dmltune.errors import UserError
 from dmltune.reproduce import figures
 from dmltune.reproduce.figures import collage
-from dmltune.reproduce.study_run import StudyOptions, run_study
+from dmltune.reproduce.study_run import StudyOptions, StudyOutcome, run_study
 from dmltune.resources import Locations, Resources
+from dmltune.store import Store
+from dmltune.tracking import Tracker
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +109,7 @@ def test_ctrl_c_stops_cleanly_and_says_that_the_command_continues(
 
 def test_the_study_has_every_pooling_there_is() -> None:
     assert sorted(collage.POOLINGS) == sorted(components.names("poolings"))
-    assert len(collage.METHODS) == len(collage.POOLINGS) + 1
+    assert set(collage.METHODS) - set(collage.POOLINGS) == {"gsp+zero_shot", "distilled"}
 
 
 def test_gsp_has_the_parameters_of_the_text_and_only_one_row_the_zero_shot_loss() -> None:
@@ -123,15 +126,43 @@ def test_gsp_has_the_parameters_of_the_text_and_only_one_row_the_zero_shot_loss(
 
 def test_an_unknown_pooling_is_named_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no row 'netvald' in this figure; did you mean 'netvlad'"):
-        run(tmp_path, StudyOptions(rows=("netvald",)))
+        run(new_store(tmp_path), StudyOptions(rows=("netvald",)))
 
 
 def test_another_protocol_is_refused_because_validation_would_see_what_training_shared(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UserError, match=r"is made for objective\.protocol ablation; got"):
-        run(tmp_path, StudyOptions(overrides=("objective.protocol=fair",)))
+        run(new_store(tmp_path), StudyOptions(overrides=("objective.protocol=fair",)))
 
 
-def run(store: Path, options: StudyOptions) -> None:
-    run_study("collage", options, Resources(), Locations(new_store(store)))
+def test_on_cifar_the_backbone_classifies_single_pictures_first_and_a_row_has_no_shared_tiles(
+    tmp_path: Path,
+) -> None:
+    tiny_layouts.cifar100(tmp_path / "cifar-100-binary", each=3)
+    store = new_store(tmp_path / "store")
+    words = ("data.name=cifar_collage", "optimizer.lr=0.002")
+    outcome = run(store, StudyOptions(tiny=True, seeds=1, overrides=words), tmp_path)
+    assert not outcome.failed
+    assert outcome.data is not None
+    assert outcome.data["label"] == "cifar"
+    assert {row["pooling"] for row in outcome.tables[0]["rows"]} == {"gap", "distilled"}
+    every = Tracker(store).runs("attributes.status = 'FINISHED'")
+    runs = {each.info.run_name: each.data.params for each in every}
+    found = {name: (values["data.name"], values["data.size"]) for name, values in runs.items()}
+    assert found == {
+        "collage-pretraining": ("cifar_singles", "8"),
+        "collage": ("cifar_collage", "16"),
+        "collage-gap-seed0": ("cifar_collage", "16"),
+        "collage-distilled-seed0": ("cifar_distilled", "8"),
+    }
+    assert runs["collage-pretraining"]["loss.name"] == "l2_softmax"
+    weights = {runs[f"collage-{method}-seed0"]["backbone.weights"] for method in ("gap", "distilled")}
+    assert len(weights) == 1
+    assert weights.pop().endswith("trials/pretraining/best/model.safetensors")
+    for method in ("gap", "distilled"):
+        assert runs[f"collage-{method}-seed0"]["optimizer.lr"] == "0.002"
+
+
+def run(store: Store, options: StudyOptions, data_root: Path | None = None) -> StudyOutcome:
+    return run_study("collage", options, Resources(), Locations(store, data_root))

@@ -1,9 +1,10 @@
-"""The collage study (§5.3.2, Fig. 5.12 a): poolings, and GSP with the zero-shot loss.
+"""The collage study (§5.3.2, Fig. 5.5 b and 5.12 a): poolings, and GSP with the zero-shot loss.
 
-The backbone starts from one training on single characters at the size they have in a collage. The text's
-starts from classifying CIFAR-100, its test classes included; ours from characters of the training half.
-Every row then trains the space `collage` with C2. The table has MAP@R on the test classes; no training has
-seen their shared classes either. GSP has the parameters of the text; the other poolings have their defaults.
+The backbone starts from one training on single pictures at the size they have in a collage. The text's starts
+from classifying CIFAR-100, its test classes included; ours from the classes of the training part alone. Every
+row then trains with C2. The table has MAP@R on the test classes; no training has seen their shared classes
+either. GSP has the parameters of the text; the other poolings have their defaults. The row `distilled` is
+average pooling on the same classes without shared tiles: what a pooling could reach that ignores them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dmltune.core.checkpoint import replace_file
-from dmltune.experiment import load_experiment
-from dmltune.reproduce.drawing import BLUE, GREY, canvas, mean_and_spread, save
-from dmltune.reproduce.request import TINY_RENDERED, FigureRequest, Seeds
+from dmltune.errors import UserError
+from dmltune.experiment import Experiment, load_experiment
+from dmltune.reproduce.drawing import BLUE, GREY, ORANGE, canvas, mean_and_spread, save
+from dmltune.reproduce.request import TINY, TINY_RENDERED, FigureRequest, Seeds
 from dmltune.reproduce.study import DataChoice, FigureResult, FigureStudy, FigureTable, Value
+from dmltune.reproduce.table_studies import key_of
+from dmltune.reproduce.trainings import CellResult
 
 BASELINE = "gap"
 POOLINGS = (
@@ -27,42 +31,77 @@ POOLINGS = (
 )
 METHODS: dict[str, tuple[str, ...]] = {name: (f"pooling={name}",) for name in POOLINGS}
 METHODS |= {"gsp+zero_shot": ("pooling=gsp", "zero_shot.weight=0.5")}
-PRETRAINING, PRETRAINING_SPACE, PRETRAINING_STEPS = "pretraining", "glyphs", 1500
+DISTILLED = "distilled"
+DISTILLED_DATA = {"glyph_collage": "glyph_distilled", "cifar_collage": "cifar_distilled"}
+METHODS |= {DISTILLED: METHODS[BASELINE]}
+PRETRAINING = "pretraining"
+PRETRAINING_SPACES = {  # data → its space, and what is different here
+    "glyph_collage": ("glyphs", ("max_steps=1500", "validate_every=1500")),
+    "cifar_collage": ("cifar-pretraining", ()),
+}
+COLOURS = {BASELINE: GREY, DISTILLED: ORANGE}
 COLUMNS = ("pooling", "seeds", "MAP@R %", "sd %", "to gap %", "P@1 %", "validation %")
 
 
 def run(request: FigureRequest) -> FigureResult:
     start = pretrained(request)
-    methods = request.rows[:2] if request.tiny else request.rows
-    cells = request.train_each({method: (*METHODS[method], *start) for method in methods}, test=True)
+    methods = [BASELINE, DISTILLED] if request.tiny else request.rows
+    cells = train(request, methods, start)
     rows = sorted((row(method, cells) for method in cells), key=lambda each: -float(each[2] or 0))
     write_csv(rows, request.folder / "poolings.csv")
-    test = next(cell.test for own in cells.values() for cell in own.values())
-    title = f"collages: MAP@R on {test['classes']} test classes"
+    tests = {method: next(iter(own.values())).test for method, own in cells.items()}
+    title = f"collages: MAP@R on {next(iter(tests.values()))['classes']} test classes"
     picture = draw_bars(rows, title, request.folder / "poolings.png")
-    raw = test.get("raw_pixels", {}).get("map_at_r", 0.0)
-    answers = [
-        "Test classes, none of them used in training; differences to gap in points, seed by seed.",
-        f"Neighbours by raw pixels: {100 * raw:.1f} %.",
-    ]
+    answers = ["Test classes, none of them used in training; differences to gap in points, seed by seed."]
+    for method, test in tests.items():
+        if method != DISTILLED and "raw_pixels" in test:
+            answers.append(f"Neighbours by raw pixels: {100 * test['raw_pixels']['map_at_r']:.1f} %.")
+            break
     return FigureResult([FigureTable("", COLUMNS, rows)], [picture], answers)
+
+
+def train(request: FigureRequest, methods: Sequence[str], start: Sequence[str]) -> Seeds:
+    """Train each method with every seed; return method → seed → result."""
+    keys = {
+        (method, seed): f"{key_of(method)}-seed{seed}" for seed in range(request.seeds) for method in methods
+    }
+    cells = {}
+    for (method, seed), key in keys.items():
+        collages = request.experiment(*METHODS[method], *start, seed=seed)
+        cells[key] = distilled(collages) if method == DISTILLED else collages
+    done = request.train(cells, test=True)
+    results: dict[str, dict[int, CellResult]] = {}
+    for (method, seed), key in keys.items():
+        if key in done:
+            results.setdefault(method, {})[seed] = done[key]
+    return results
+
+
+def distilled(collages: Experiment) -> Experiment:
+    """Return the training on the classes of the collages without shared tiles, at the size of a tile."""
+    name = DISTILLED_DATA.get(collages.data.name)
+    if name is None:
+        raise UserError(
+            f"the row {DISTILLED} is for {', '.join(DISTILLED_DATA)}; got data.name={collages.data.name}. "
+            "Leave the row out with --rows."
+        )
+    return collages.with_values({"data.name": name, "data.size": collages.data.size // 2})
 
 
 def pretrained(request: FigureRequest) -> tuple[str, ...]:
     """Return the override with the weights that all rows start from.
 
-    They are trained on single characters at the size of a tile, with average pooling. There is no
-    pretraining with `backbone.weights=FILE`, nor for CIFAR-100.
+    They are trained on single pictures at the size of a tile, with average pooling. There is no pretraining
+    with `backbone.weights=FILE`.
     """
     base = request.experiment()
-    if base.data.name != "glyph_collage" or base.backbone.weights != "none":
+    if base.data.name not in PRETRAINING_SPACES or base.backbone.weights != "none":
         return ()
-    steps = base.max_steps if request.tiny else PRETRAINING_STEPS
-    changes = [f"data.size={base.data.size // 2}", f"backbone.name={base.backbone.name}"]
-    changes += [f"max_steps={steps}", f"validate_every={steps}"]
-    changes += (*TINY_RENDERED, "batch.size=8") if request.tiny else ()
-    characters = load_experiment(PRETRAINING_SPACE, changes).fixed()
-    cell = request.train({PRETRAINING: characters}, keep_weights=True)[PRETRAINING]
+    space, changes = PRETRAINING_SPACES[base.data.name]
+    same = (f"data.size={base.data.size // 2}", f"backbone.name={base.backbone.name}")
+    small = (*TINY, f"data.size={base.data.size // 2}", *TINY_RENDERED) if request.tiny else ()
+    singles = load_experiment(space, [*changes, *same, *small]).fixed()
+    cell = request.train({PRETRAINING: singles}, keep_weights=True)[PRETRAINING]
     return (f"backbone.weights={cell.weights}",)
 
 
@@ -99,7 +138,7 @@ def draw_bars(rows: Sequence[Sequence[Value]], title: str, path: Path) -> Path:
         range(len(rows)),
         [100 * float(each[2] or 0) for each in rows],
         xerr=[100 * float(each[3] or 0) for each in rows],
-        color=[GREY if name == BASELINE else BLUE for name in names],
+        color=[COLOURS.get(name, BLUE) for name in names],
         error_kw={"lw": 0.9, "capsize": 2},
     )
     axis.set_yticks(range(len(rows)), names)
@@ -110,15 +149,10 @@ def draw_bars(rows: Sequence[Sequence[Value]], title: str, path: Path) -> Path:
 
 STUDY = FigureStudy(
     about="Fifteen poolings, and GSP with the zero-shot loss, on collages with three shared tiles",
-    source="thesis, Fig. 5.12 a",
+    source="thesis, Fig. 5.5 b and 5.12 a",
     run=run,
     data={
-        "cifar": DataChoice(
-            "collage",
-            "collages of CIFAR-100, as in the text",
-            ("data.name=cifar_collage", "data.size=64"),
-            stand_in=False,
-        ),
+        "cifar": DataChoice("cifar-collage", "collages of CIFAR-100, as in the text", stand_in=False),
         "glyphs": DataChoice("collage", "collages of rendered characters, 32 pixels"),
     },
     seeds=3,
