@@ -13,13 +13,14 @@ import torch
 from data import tiny_layouts
 
 import dmltune
-from dmltune.cli.evaluate import tables
+from dmltune.cli.evaluate import facts, tables
 from dmltune.cli.output import Output
 from dmltune.core.clustering import cluster, clustering_metrics
 from dmltune.core.verification import accuracy, tar_at_far
 from dmltune.data import catalog
+from dmltune.data.alignment import LANDMARKS, TEMPLATE_5, aligned_face, similarity
 from dmltune.data.feed import evaluation_batches
-from dmltune.data.images import ImageSet, to_pil
+from dmltune.data.images import ImageSet, Ints, Pixels, from_pil, to_pil
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.store import Store
@@ -91,6 +92,27 @@ def test_pairs_are_judged_by_the_cosine_of_their_points(place: Path) -> None:
     assert list(pairs["tar_at_far"]) == ["0.001", "0.0001", "1e-05"]
     assert list(pairs["tar_at_far"].values()) == tar_at_far(scores, same, (1e-3, 1e-4, 1e-5))
     assert (pairs["same"], pairs["other"], pairs["folds"]) == (20, 20, 10)
+    assert "landmarks" not in pairs
+
+
+def test_pairs_with_landmarks_beside_them_are_aligned_and_seen_whole(place: Path) -> None:
+    path, chosen = pair_list(place)
+    test, face = images_of(place), 0.3 * TEMPLATE_5 + (9 + 3j)
+    text = " ".join(f"{z.real:.6f} {z.imag:.6f}" for z in face)
+    (place / LANDMARKS).write_text("".join(f"{index}.png {text}\n" for index in range(len(test))))
+    found = measured(place, pairs=path, overrides=("data.margin=1.5",))
+    a_N, b_N = similarity(face[None])
+
+    def read(indices: Ints, side: int | None) -> list[Pixels]:
+        whole = map(to_pil, test.read(indices))
+        return [from_pil(aligned_face(image, complex(a_N[0]), complex(b_N[0]), 24)) for image in whole]
+
+    emb = torch.nn.functional.normalize(points(test.with_reader(read)).double())
+    scores, same = [float(emb[a] @ emb[b]) for a, b in chosen], [n % 2 == 0 for n in range(len(chosen))]
+    assert found["pairs"]["accuracy"] == pytest.approx(accuracy(scores, same)[0], abs=1e-12)
+    assert list(found["pairs"]["tar_at_far"].values()) == tar_at_far(scores, same, (1e-3, 1e-4, 1e-5))
+    count = found["pairs"]["images"]
+    assert facts(found)[-2] == f"the {count} images of the pairs are aligned by {place / LANDMARKS}"
 
 
 def test_without_the_options_the_document_has_neither(place: Path) -> None:

@@ -112,6 +112,8 @@ def facts(result: Mapping[str, Any]) -> list[str]:
     lines.append(
         result.get("note", f"trial {result['trial']}, step {result['step']}, run {result['run_id']}")
     )
+    if landmarks := result.get("pairs", {}).get("landmarks"):
+        lines.append(f"the {result['pairs']['images']:,} images of the pairs are aligned by {landmarks}")
     if "queries" in result:
         lines.append(f"{result['queries']:,} queries against a gallery of {result['gallery']:,}")
     return lines

@@ -39,12 +39,17 @@ class PairList:
         return cls(path, pairs, pair_images(pairs, path))
 
     def verified(self, embedder: Embedder, size: int, margin: float) -> dict[str, Any]:
-        """Accuracy over folds and TAR at FAR by cosine similarity; the images are seen with this `margin`."""
-        images = replace(self.images, margin=margin)
+        """Return accuracy over folds and TAR at FAR by cosine similarity.
+
+        The images are seen with this `margin`, aligned ones whole.
+        """
+        images = self.images if self.pairs.landmarks else replace(self.images, margin=margin)
         emb_FD = embed(embedder, images, range(len(images)), size)
         score_P, same_P = scores(self.pairs, emb_FD.numpy()), self.pairs.same_P
         document: dict[str, Any] = {"file": str(self.path), "images": len(images)}
         document |= {"same": int(same_P.sum()), "other": int((~same_P).sum())}
+        if self.pairs.landmarks is not None:
+            document["landmarks"] = str(self.pairs.landmarks)
         if len(same_P) <= MOST_RANKED:
             mean, spread = accuracy(score_P, same_P, FOLDS)
             document |= {"accuracy": mean, "accuracy_sd": spread, "folds": FOLDS}
