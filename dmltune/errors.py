@@ -12,6 +12,14 @@ class UserError(Exception):
     """Bad input. The message is one line that says the rule, the value and the remedy."""
 
 
+class UserErrors(UserError):
+    """Several mistakes at once: `lines` has one each, perhaps with a heading and a command that helps."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("; ".join(self.lines))
+
+
 def nearest(word: str, options: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the closest option, or nothing when none is close."""
     close = difflib.get_close_matches(word[:LONGEST], list(options), n=1, cutoff=0.6)

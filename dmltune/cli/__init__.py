@@ -12,11 +12,12 @@ from dmltune.cli import boundary
 from dmltune.cli.boundary import INTERRUPTED as INTERRUPTED
 from dmltune.cli.output import output
 from dmltune.cli.parser import Parser
+from dmltune.cli.progress import shown_fetches
 from dmltune.errors import UserError, nearest, readable
 
 COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
-    *("data", "reproduce", "ui", "doctor", "submit"),
+    *("data", "weights", "reproduce", "ui", "doctor", "submit"),
 )
 
 
@@ -52,7 +53,9 @@ def _run(arguments: list[str]) -> int:
     boundary.require_working_folder()
     if cache := getattr(args, "cache", None):
         os.environ["DMLTUNE_IMAGE_CACHE"] = cache  # workers read it as well
-    with output(args.format) as out:
+    if getattr(args, "offline", False):
+        os.environ["DMLTUNE_OFFLINE"] = "1"
+    with output(args.format) as out, shown_fetches():
         code: int = command(arguments[0]).run(args, out)
         return code
 

@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
-from dmltune.errors import UserError, printable, readable
+from dmltune.errors import UserError, UserErrors, printable, readable
 from dmltune.store import without_password
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # 130 is 128 + SIGINT, as in shells
@@ -62,7 +62,8 @@ def _messages(run: Callable[[], int], verbose: int) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except UserError as error:
-        print(message_line(str(error)), file=sys.stderr)
+        for line in error.lines if isinstance(error, UserErrors) else (str(error),):
+            print(message_line(line), file=sys.stderr)
         return MISTAKE
     except Exception as error:
         message = library_message(error)
@@ -85,7 +86,7 @@ def verbosity(arguments: Sequence[str]) -> int:
 
 def message_line(text: str) -> str:
     """Return `text` on one line of at most LONGEST_LINE characters, without control characters."""
-    line = printable(" ".join(text.split()))
+    line = printable(text[: len(text) - len(text.lstrip(" "))] + " ".join(text.split()))
     line = _LONG_WORD.sub(lambda word: f"{word[0][:120]}…({len(word[0]):,} characters)", line)
     return line if len(line) <= LONGEST_LINE else f"{line[:500]} … {line[-350:]}"
 

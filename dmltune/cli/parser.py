@@ -216,7 +216,12 @@ def add_places(parser: Parser) -> None:
         choices=("disk", "memory", "none"),
         help="where decoded images are stored for the next run (default: disk, in $DMLTUNE_CACHE)",
     )
+    add_offline(parser)
     add_store(parser)
+
+
+def add_offline(parser: Parser) -> None:
+    parser.add_flag("--offline", "fetch nothing: weights must be here (also: $DMLTUNE_OFFLINE=1)")
 
 
 def add_store(parser: Parser) -> None:

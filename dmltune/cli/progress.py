@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from dmltune.cli.output import say
 from dmltune.errors import printable
+from dmltune.weights.progress import progress_to
 
 EVERY_SECONDS = 10.0
 
@@ -23,6 +24,24 @@ def bar(unit: str) -> Iterator[Advance]:
 
 
 @contextlib.contextmanager
+def shown_fetches() -> Iterator[None]:
+    """Show the progress of weights that are fetched in this block; a bar ends with its file."""
+    with contextlib.ExitStack() as bars:
+        advance: Advance | None = None
+
+        def show(what: str, done: int, total: int) -> None:
+            nonlocal advance
+            advance = advance or bars.enter_context(bar("bytes"))
+            advance(what, done, total)
+            if total and done >= total:
+                bars.close()
+                advance = None
+
+        with progress_to(show):
+            yield
+
+
+@contextlib.contextmanager
 def _terminal(unit: str) -> Iterator[Advance]:
     from rich import progress
     from rich.console import Console
@@ -31,7 +50,7 @@ def _terminal(unit: str) -> Iterator[Advance]:
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         progress.DownloadColumn() if unit == "bytes" else progress.MofNCompleteColumn(),
-        progress.TextColumn("" if unit == "bytes" else unit),
+        progress.TransferSpeedColumn() if unit == "bytes" else progress.TextColumn(unit),
         progress.TimeRemainingColumn(compact=True),
     )
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
@@ -66,11 +85,12 @@ def _log(unit: str, now: Callable[[], float] = time.monotonic) -> Advance:
 
 
 def _amount(done: int, total: int, unit: str, seconds: float) -> str:
-    """Return `4,096 of 11,788 images, 12s left`."""
+    """Return `4,096 of 11,788 images, 12s left`, or `1.0 of 45.0 MB, 2.1 MB/s, 21s left`."""
     from dmltune.report.formatting import clock
 
     amounts = [f"{number / 1e6:,.1f}" if unit == "bytes" else f"{number:,}" for number in (done, total)]
+    speed = f", {done / 1e6 / seconds:.1f} MB/s" if unit == "bytes" and seconds > 0 else ""
     unit = "MB" if unit == "bytes" else unit
     if not total:
-        return f"{amounts[0]} {unit}"
-    return f"{amounts[0]} of {amounts[1]} {unit}, {clock(seconds * (total - done) / done)} left"
+        return f"{amounts[0]} {unit}{speed}"
+    return f"{amounts[0]} of {amounts[1]} {unit}{speed}, {clock(seconds * (total - done) / done)} left"

@@ -56,13 +56,15 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli import experiment_choice
+    from dmltune.cli.recommendation import recommended
 
     chosen = experiment_choice.choose_experiment(args)
     experiment_choice.show(chosen)
     if args.dry_run:
         from dmltune.cli.dry_run import show_plan
 
-        return show_plan(chosen, args, out)
+        with recommended(args, chosen):
+            return show_plan(chosen, args, out)
     from dmltune.cli.boundary import INTERRUPTED
     from dmltune.ledger import Ledger
     from dmltune.report.formatting import flat
@@ -71,7 +73,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
     store, baseline = Store.at(args.store), flat(chosen.experiment.baseline)
     chosen.write_to(store.search_folder(chosen.name))
-    result = search_with(args, chosen, store, baseline)
+    with recommended(args, chosen):
+        result = search_with(args, chosen, store, baseline)
     resume = command_line(args, name=result.name)
     extend = command_line(args, name=result.name, trials=2 * len(result.rows))
     opened = Ledger(store).was_opened(chosen.experiment.data.name)

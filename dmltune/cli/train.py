@@ -51,6 +51,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli import experiment_choice
     from dmltune.cli.boundary import INTERRUPTED
+    from dmltune.cli.recommendation import recommended
     from dmltune.report.summary import warning
 
     if args.trials != 1:
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     experiment_choice.show(chosen)
     protocol = chosen.experiment.objective.protocol
     try:
-        last = train_with(args, chosen)
+        with recommended(args, chosen):
+            last = train_with(args, chosen)
     except KeyboardInterrupt:
         say(f"\nstopped before its end. It continues with\n  {command_line(args, name=chosen.name)}")
         return INTERRUPTED

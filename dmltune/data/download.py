@@ -31,6 +31,15 @@ TRANSIENT = (408, 425, 429, 500, 502, 503, 504)  # HTTP errors that may pass
 Progress = Callable[[int, int], None]  # bytes done, all bytes or 0 when not known
 
 
+class FetchError(UserError):
+    """A file cannot be fetched; `reason` says why, without the remedy for data sets."""
+
+    def __init__(self, reason: str, partial: str) -> None:
+        remedy = f"try again later{partial}, or fetch it by other means and name it with --archive"
+        super().__init__(f"{reason}; {remedy}.")
+        self.reason = reason
+
+
 def download(
     url: str,
     file: Path,
@@ -42,8 +51,8 @@ def download(
 ) -> None:
     """Download `url` as `file`, which appears when its size and `checksum` are right.
 
-    A checksum is "md5:…" or "sha256:…". `pause` is the seconds before the second attempt; each further one
-    waits twice as long.
+    A checksum is "md5:…" or "sha256:…" with all or the first of its digits. `pause` is the seconds before the
+    second attempt; each further one waits twice as long.
     """
     _require_https(url)
     part, tag = _part(file), _tag(file)
@@ -63,10 +72,7 @@ def download(
             failures = 1 if reached else failures + 1
             if failures > RETRIES or not _is_transient(error, most > 0):
                 partial = f" (it continues after {amount(most)})" if most else ""
-                raise UserError(
-                    f"{url} cannot be fetched ({_reason(error)}); try again later{partial}, or fetch it by"
-                    " other means and name it with --archive."
-                ) from error
+                raise FetchError(f"{url} cannot be fetched ({_reason(error)})", partial) from error
             time.sleep(pause * 2 ** (failures - 1))
     try:
         verify_file(part, checksum, size, progress, source=url)
@@ -102,7 +108,7 @@ def verify_file(
                 done += len(piece)
                 if progress:
                     progress(done, length)
-    if digest.hexdigest() != published:
+    if not (published and digest.hexdigest().startswith(published)):
         raise UserError(
             f"{source or file} must have the checksum {kind} {published}; got {digest.hexdigest()}. It is"
             " damaged or another file: fetch it again."

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import PIL
@@ -62,22 +63,63 @@ def at_size(imageset: ImageSet, size: int, mode: str | None = None) -> ImageSet:
         return imageset.with_reader(lambda indices, hint: imageset.read(indices, side))
     in_memory = mode == "memory"
     root = memory_folder() if in_memory else cache_folder()
-    entry = f"{imageset.name}-{imageset.part}-{side}px-{imageset.key}-v{VERSION}-pillow{PIL.__version__}"
     return cached(
-        entry,
+        _entry(imageset, side),
         lambda folder: _pack(imageset, side, root, folder, in_memory),
         lambda folder: _open(imageset, folder),
         in_memory,
     )
 
 
+class Packing(NamedTuple):
+    """What packing a set takes, estimated from a sample."""
+
+    size: float  # bytes
+    seconds: float
+
+    @classmethod
+    def estimate(cls, imageset: ImageSet, side: int) -> Packing:
+        sampled = np.linspace(0, len(imageset) - 1, min(SAMPLE, len(imageset)), dtype=np.int64)
+        start, share = time.perf_counter(), len(imageset) / len(sampled)
+        size = sum(image_HWC.nbytes for image_HWC in imageset.read(sampled, side)) * share
+        return cls(size, (time.perf_counter() - start) * share / _threads())
+
+
+def packing(imageset: ImageSet, size: int) -> Packing | None:
+    """Return what `at_size` has still to do for this set; None when it is packed, or is not to be packed.
+
+    A UserError when there is no room.
+    """
+    mode = os.environ.get("DMLTUNE_IMAGE_CACHE") or MODES[0]
+    side = math.ceil(size * imageset.margin)
+    if mode == "none" or not imageset.key or not len(imageset):
+        return None
+    root = memory_folder() if mode == "memory" else cache_folder()
+    if (root / _entry(imageset, side)).is_dir():
+        return None
+    estimated = Packing.estimate(imageset, side)
+    root.mkdir(parents=True, exist_ok=True)
+    _make_room(_what(imageset, side), estimated.size, root, mode == "memory")
+    return estimated
+
+
+def _entry(imageset: ImageSet, side: int) -> str:
+    """Return the name of the packed images in the cache."""
+    return f"{imageset.name}-{imageset.part}-{side}px-{imageset.key}-v{VERSION}-pillow{PIL.__version__}"
+
+
+def _what(imageset: ImageSet, side: int) -> str:
+    return f"packing {len(imageset):,} images of {imageset.name} ({imageset.part}) at {side} px"
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0))
+
+
 def _pack(imageset: ImageSet, side: int, root: Path, folder: Path, in_memory: bool) -> None:
-    total, each, threads = len(imageset), _per_shard(len(imageset)), len(os.sched_getaffinity(0))
-    sampled = np.linspace(0, total - 1, min(SAMPLE, total), dtype=np.int64)
-    start = time.perf_counter()
-    size = sum(image_HWC.nbytes for image_HWC in imageset.read(sampled, side)) * total / len(sampled)
-    seconds = (time.perf_counter() - start) * total / len(sampled) / threads
-    what = f"packing {total:,} images of {imageset.name} ({imageset.part}) at {side} px"
+    total, each, threads = len(imageset), _per_shard(len(imageset)), _threads()
+    size, seconds = Packing.estimate(imageset, side)
+    what = _what(imageset, side)
     _make_room(what, size, root, in_memory)
     logged = seconds > LOGGED_SECONDS
     if logged:

@@ -22,6 +22,7 @@ from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations
+from dmltune.weights.fetching import obtain
 
 Images = TypeVar("Images", bound=ImageSet)
 SPLIT_SEED = 0  # of the protocol, not of the trial: all trials are validated on the same classes
@@ -61,7 +62,7 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     """Return a fresh training of this rank. All ranks get the same but for their share of the data."""
     torch.manual_seed(experiment.seed)
     feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
-    objective = build_objective(experiment, feed).to(device)
+    objective = build_objective(experiment, feed, data_root).to(device)
     if experiment.data.views:
         feed.close()
         feed = build_map_feed(experiment, data_root, objective.embedder)
@@ -69,9 +70,15 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     return Run(objective, optimizer, feed, schedule_of(experiment), options_of(experiment))
 
 
-def build_feed(experiment: Experiment, data_root: str | None, rank: int = 0, world: int = 1) -> ImageFeed:
-    train = training_images(experiment, data_root)
-    return ImageFeed(train, validation_split(experiment, train), **_feed_settings(experiment, rank, world))
+def build_feed(
+    experiment: Experiment,
+    data_root: str | None,
+    rank: int = 0,
+    world: int = 1,
+    cache: str | None = None,
+) -> ImageFeed:
+    train, settings = training_images(experiment, data_root), _feed_settings(experiment, rank, world)
+    return ImageFeed(train, validation_split(experiment, train), **settings, cache=cache)
 
 
 def build_map_feed(experiment: Experiment, data_root: str | None, embedder: Embedder) -> MapFeed:
@@ -112,13 +119,13 @@ def validation_split(experiment: Experiment, train: ImageSet) -> Split:
     return split(train.labels_N, protocol, experiment.fold, SPLIT_SEED)
 
 
-def build_objective(experiment: Experiment, feed: ImageFeed) -> Objective:
+def build_objective(experiment: Experiment, feed: ImageFeed, data_root: str | None = None) -> Objective:
     """Return the module of all that learns. The references decide between l2 and lip normalisation."""
     dim, classes, chosen = dimensions(experiment), feed.num_classes, experiment.references
     refs = references.load(chosen.name, classes, dim, **chosen.parameters)
     loss = losses.load(experiment.loss.name, classes, dim, **experiment.loss.parameters)
     torch.manual_seed(experiment.seed)  # the network is the same whatever the loss and references draw
-    embedder = build_embedder(experiment, refs.normalise)
+    embedder = build_embedder(experiment, refs.normalise, data_root)
     if not learns(embedder):
         raise UserError(
             "nothing in this space learns: all of the backbone is frozen, and nothing follows it. "
@@ -170,10 +177,11 @@ def build_optimizer(experiment: Experiment, objective: Objective) -> torch.optim
     return optimizers.build(chosen.name, groups, **extras)
 
 
-def build_embedder(experiment: Experiment, normalise: str) -> Embedder:
-    backbone = backbones.load(experiment.backbone.name, experiment.backbone.weights)
-    backbones.require_size(backbone, experiment.backbone.name, experiment.data.size)
+def build_embedder(experiment: Experiment, normalise: str, data_root: str | None = None) -> Embedder:
     dim, chosen = experiment.embedding.dim, experiment.backbone
+    file = obtain(chosen.name, chosen.weights, data_root)
+    backbone = backbones.load(chosen.name, chosen.weights, file)
+    backbones.require_size(backbone, chosen.name, experiment.data.size)
     pooling = poolings.load(
         experiment.pooling.name, dim or backbone.channels, **experiment.pooling.parameters
     )
@@ -209,18 +217,23 @@ def options_of(experiment: Experiment) -> Options:
     return Options(chosen.clip_norm, chosen.warmup_new_layers, chosen.ema, experiment.precision)
 
 
-def validate_experiment(experiment: Experiment, locations: Locations, workers: int = 1) -> str:
+def validate_experiment(
+    experiment: Experiment, locations: Locations, workers: int = 1, cache: str | None = None
+) -> str:
     """Build what Ray's workers would build, so that mistakes show before Ray starts: data, split, batch,
-    weights.
+    weights. What is missing on this machine is one error with a line each. `cache` is that of `build_feed`.
 
     Return the fingerprint of the training images.
     """
+    from dmltune.train.setup import require_setup  # which uses this file
+
+    require_setup(experiment, locations)
     root = locations.absolute_root
     for run in (experiment.reference_experiment(), experiment.baseline_experiment()):
         if run is not None:
-            feed = build_feed(run, root, world=workers)
+            feed = build_feed(run, root, world=workers, cache=cache)
             try:
-                build_objective(run, feed)
+                build_objective(run, feed, root)
             finally:
                 feed.close()
     return training_images(experiment, root).fingerprint

@@ -6,16 +6,15 @@ or cuts images into patches (a ViT: its patch tokens are the feature map).
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable
 from pathlib import Path
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from dmltune.core import components
+from dmltune.core.backbones._weights import NAMED as NAMED
+from dmltune.core.backbones._weights import SUFFIXES, read
+from dmltune.core.backbones._weights import WeightsSource as WeightsSource
 from dmltune.errors import UserError
 
 _WRAPPERS = ("module.", "backbone.", "net.")
@@ -32,25 +31,49 @@ class Backbone(nn.Module):
         """Load the tensors of a weights file, by the names in files of this backbone."""
         load_tensors(self, tensors, source)
 
-    def load_named_weights(self, weights: str) -> None:
-        """Load weights of a package or a library ("packaged", "imagenet")."""
+    def load_named_weights(self, weights: str, file: Path) -> None:
+        """Load the file of `weights_source`."""
+        self.load_tensors(read(file), str(file))
+
+    @classmethod
+    def weights_source(cls, weights: str, model: str) -> WeightsSource:
+        """Return where named weights ("packaged", "imagenet") are published; a UserError when nowhere."""
         raise UserError(
             f"no weights '{weights}' for this backbone; use none or the path of a .safetensors or .pt file"
         )
 
 
-def load(name: str, weights: str = "none") -> Backbone:
-    """Return a backbone; weights: none | packaged | imagenet | a .safetensors, .pt or .pth file."""
-    backbone: Backbone = components.build_module("backbones", name, {}, {})
-    if Path(weights).suffix in (".safetensors", ".pt", ".pth"):
-        backbone.load_tensors(_read(Path(weights)), weights)
-    elif weights in ("packaged", "imagenet"):
-        backbone.load_named_weights(weights)
-    elif weights != "none":
+def weights_source(name: str, weights: str) -> WeightsSource | None:
+    """Return where the weights of this backbone are published; None for none or a path."""
+    if weights == "none" or Path(weights).suffix in SUFFIXES:
+        return None
+    if weights not in NAMED:
         raise UserError(
-            "weights must be none, packaged, imagenet or the path of a .safetensors, .pt or .pth file; "
+            f"weights must be none, {', '.join(NAMED)} or the path of a .safetensors, .pt or .pth file; "
             f"got '{weights}'"
         )
+    backbone: type[Backbone] = components.find("backbones", name)
+    return backbone.weights_source(weights, name.partition("/")[2])
+
+
+def load(name: str, weights: str = "none", file: Path | None = None) -> Backbone:
+    """Return a backbone; weights: none | packaged | imagenet… | a .safetensors, .pt or .pth file.
+
+    `file` has the named weights where they do not come with an installed package.
+    """
+    source = weights_source(name, weights)
+    backbone: Backbone = components.build_module("backbones", name, {}, {})
+    if source is None:
+        if weights != "none":
+            backbone.load_tensors(read(Path(weights)), weights)
+        return backbone
+    file = file or source.packaged_file()
+    if file is None:
+        raise UserError(
+            f"weights {weights} of {name} ({source.file}) are not here; dmltune weights fetch {name}, "
+            "or set backbone.weights to the path of the file"
+        )
+    backbone.load_named_weights(weights, file)
     return backbone
 
 
@@ -90,30 +113,3 @@ def load_tensors(module: nn.Module, tensors: dict[str, Tensor], source: str) -> 
             f"or have another shape, first {expected}; the file starts with {available}"
         )
     module.load_state_dict({name: tensors[name] for name in own if name in tensors}, strict=False)
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise UserError(f"no weights at {path}; give the path of a .safetensors, .pt or .pth file")
-    try:
-        if path.suffix == ".safetensors":
-            return safetensors.torch.load_file(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as problem:
-        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise UserError(
-            f"weights {path} cannot be read: {reason}; save a plain state_dict or safetensors"
-        ) from None
-    content = content.get("state_dict", content) if isinstance(content, dict) else content
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise UserError(f"weights {path} hold no state_dict; save module.state_dict() or safetensors")
-    return content
-
-
-def fetched(source: str, fetch: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the tensors that a library downloads, or raise a UserError of one line."""
-    try:
-        return fetch()
-    except Exception as problem:  # no net, no room, no weights: the libraries raise many kinds
-        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise UserError(f"weights {source} cannot be fetched: {reason}; give a path") from None

@@ -12,9 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dmltune.core.backbones import Backbone
-from dmltune.errors import UserError
+from dmltune.core.backbones._weights import WeightsSource
 
-WEIGHTS = "bn_inception-52deb4733.pth"
+WEIGHTS = WeightsSource(
+    "bn_inception-52deb4733.pth",
+    "https://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth",
+    "52deb473314542a5c2f87e9e6f26f4ca42fe863d15f986414dbae8c2dfdd2353",
+    45_000_000,
+)
 
 
 class Branches(NamedTuple):
@@ -72,13 +77,18 @@ class BnInception(Backbone):
             features = self._block(name, branches, features)
         return features
 
-    def load_named_weights(self, weights: str) -> None:
-        if weights != "imagenet":
-            super().load_named_weights(weights)
-        raise UserError(
-            f"weights imagenet of bn_inception cannot be fetched; get {WEIGHTS} (pretrained-models by Cadene)"
-            f" and set backbone.weights=/path/to/{WEIGHTS}"
-        )
+    def load_tensors(self, tensors: dict[str, Tensor], source: str) -> None:
+        """Load weights; files converted from Caffe have batch norms of shape (1, C)."""
+        own = self.state_dict()
+        flat = {
+            name: value.squeeze(0) if value.dim() == 2 and name in own and own[name].dim() == 1 else value
+            for name, value in tensors.items()
+        }
+        super().load_tensors(flat, source)
+
+    @classmethod
+    def weights_source(cls, weights: str, model: str) -> WeightsSource:
+        return WEIGHTS if weights == "imagenet" else super().weights_source(weights, model)
 
     def _add(self, name: str, inside: int, outside: int, kernel: int, stride: int = 1) -> None:
         self.add_module(name, nn.Conv2d(inside, outside, kernel, stride, padding=kernel // 2))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import pickle
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dmltune.core.backbones import Backbone, _maps, fetched, load_tensors
+from dmltune.core.backbones import Backbone, _maps, load_tensors
+from dmltune.core.backbones._weights import WeightsSource
 from dmltune.errors import UserError, nearest
 
 _PROBE = 96
@@ -29,12 +32,7 @@ class FromTimm(Backbone):
 
     def __init__(self, *, model: str) -> None:
         super().__init__()
-        try:
-            import timm
-        except ImportError:
-            raise UserError(f"backbone timm/{model} needs timm; pip install 'dmltune[timm]'") from None
-        if not timm.is_model(model):
-            raise UserError(f"timm has no model '{model}'{nearest(model, timm.list_models())}")
+        _library(model)
         self.name = model
         self.net = _created(model)
         config = self.net.default_cfg
@@ -55,16 +53,29 @@ class FromTimm(Backbone):
         renamed = {name.replace("fc_norm.", "norm."): value for name, value in tensors.items()}
         load_tensors(self.net, renamed | tensors, source)
 
-    def load_named_weights(self, weights: str) -> None:
-        if weights != "imagenet":
-            super().load_named_weights(weights)
-        import timm
+    def load_named_weights(self, weights: str, file: Path) -> None:
+        """Load a file as timm does, which renames the tensors of some models."""
+        timm = _library(self.name)
+        try:
+            whole = timm.create_model(self.name, pretrained=True, pretrained_cfg_overlay={"file": str(file)})
+        except (KeyError, OSError, RuntimeError, ValueError, pickle.UnpicklingError) as problem:
+            reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+            raise UserError(f"weights {file} cannot be read as timm/{self.name}: {reason}") from None
+        self.load_tensors(whole.state_dict(), str(file))
 
-        source = f"imagenet of timm/{self.name}"
-        self.load_tensors(
-            fetched(source, lambda: timm.create_model(self.name, pretrained=True).state_dict()),
-            source,
-        )
+    @classmethod
+    def weights_source(cls, weights: str, model: str) -> WeightsSource:
+        if weights != "imagenet":
+            return super().weights_source(weights, model)
+        published = _library(model).get_pretrained_cfg(model)
+        if published is None or not (published.url or published.hf_hub_id):
+            raise UserError(f"timm has no pretrained weights for '{model}'; use none or another model")
+        by_url = WeightsSource.of_url(published.url or "")
+        if not published.hf_hub_id:
+            return by_url
+        hub_file = published.hf_hub_filename or "model.safetensors"
+        local = f"{published.hf_hub_id.replace('/', '--')}--{hub_file}"
+        return WeightsSource(local, hub=published.hf_hub_id, hub_file=hub_file)
 
     def _arranged(self, features: Tensor, images_B3HW: Tensor) -> Tensor:
         if self.layout == "tokens":
@@ -86,6 +97,17 @@ class FromTimm(Backbone):
             self.train()
             return
         raise UserError(f"timm/{self.name} gives no feature map (B, C, h, w); use another model")
+
+
+def _library(model: str) -> Any:
+    """Return timm, which has this model."""
+    try:
+        import timm
+    except ImportError:
+        raise UserError(f"backbone timm/{model} needs timm; pip install 'dmltune[timm]'") from None
+    if not timm.is_model(model):
+        raise UserError(f"timm has no model '{model}'{nearest(model, timm.list_models())}")
+    return timm
 
 
 def _patch_size(embed: Any) -> tuple[int, int]:

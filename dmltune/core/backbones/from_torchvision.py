@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dmltune.core.backbones import Backbone, _maps, fetched, load_tensors
+from dmltune.core.backbones import Backbone, _maps, load_tensors
+from dmltune.core.backbones._weights import WeightsSource
 from dmltune.errors import UserError, nearest
 
 _PROBE = 96
 _HEADS = ("avgpool", "fc", "classifier", "head", "heads")
 _HALF_NORMALISED = ("googlenet", "inception_v3")
+_VERSIONS = {"imagenet": "DEFAULT", "imagenet_v1": "IMAGENET1K_V1", "imagenet_v2": "IMAGENET1K_V2"}
+_OLD_DENSE = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
 
 
 class FromTorchvision(Backbone):
@@ -60,17 +64,18 @@ class FromTorchvision(Backbone):
         encoded_BTC: Tensor = encoder.ln(encoder.layers(encoder.dropout(tokens_BTC)))
         return encoded_BTC[:, 1:].mT.reshape(patches_BChw.shape)
 
-    def load_named_weights(self, weights: str) -> None:
-        if weights != "imagenet":
-            super().load_named_weights(weights)
-        import torchvision
+    def load_tensors(self, tensors: dict[str, Tensor], source: str) -> None:
+        """Load weights; the files of densenets have `norm.1` for today's `norm1`."""
+        load_tensors(self, {_OLD_DENSE.sub(r"\1\2", name): tensors[name] for name in tensors}, source)
 
-        def fetch() -> Any:
-            enum = torchvision.models.get_model_weights(self.name).DEFAULT
-            return enum.get_state_dict(progress=False, check_hash=True)
-
-        source = f"imagenet of torchvision/{self.name}"
-        load_tensors(self, fetched(source, fetch), source)
+    @classmethod
+    def weights_source(cls, weights: str, model: str) -> WeightsSource:
+        versions = _library(model).models.get_model_weights(model).__members__
+        version = _VERSIONS.get(weights)
+        if version not in versions:  # DEFAULT, the newest, is another name of one of them
+            return super().weights_source(weights, model)
+        chosen = versions[version]
+        return WeightsSource.of_url(chosen.url, round(1e6 * chosen.meta["_file_size"]))
 
     def _channels(self) -> int:
         try:
@@ -84,7 +89,8 @@ class FromTorchvision(Backbone):
         return int(features.shape[1])
 
 
-def _net(model: str) -> nn.Module:
+def _library(model: str) -> Any:
+    """Return torchvision, which has this model."""
     try:
         import torchvision
     except ImportError:
@@ -92,6 +98,11 @@ def _net(model: str) -> nn.Module:
     known = torchvision.models.list_models(module=torchvision.models)
     if model not in known:
         raise UserError(f"torchvision has no image model '{model}'{nearest(model, known)}")
+    return torchvision
+
+
+def _net(model: str) -> nn.Module:
+    torchvision = _library(model)
     options: dict[str, Any] = {"init_weights": True} if model in _HALF_NORMALISED else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)

@@ -1,0 +1,100 @@
+"""What has to be on this machine before a training can begin: data, weights, packages, room on the disk.
+
+All that is missing is reported at once, a line each.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from itertools import product
+
+from dmltune.core import backbones
+from dmltune.data.files import amount
+from dmltune.data.packed import packing
+from dmltune.errors import UserError, UserErrors
+from dmltune.experiment import Experiment
+from dmltune.resources import Locations
+from dmltune.train.build import training_images
+from dmltune.weights.fetching import obtain
+
+logger = logging.getLogger(__name__)
+
+FINE_TUNING = 1e-4  # learning rates up to this one are for pretrained weights
+_COPIES = 9  # of the weights: model, best ones and two moments, twice while they are replaced, and best/
+_FLOAT = 4  # bytes
+
+
+class SetupError(UserErrors):
+    """What is missing on this machine, a line each."""
+
+
+def require_setup(experiment: Experiment, locations: Locations) -> None:
+    """Fetch weights that are not here; raise a SetupError for all that is missing."""
+    if problems := setup_problems(experiment, locations):
+        raise SetupError(problems)
+    if warning := random_weights(experiment):
+        logger.warning(warning)
+
+
+def setup_problems(experiment: Experiment, locations: Locations) -> list[str]:
+    problems: dict[str, None] = {}
+    runs = [run for run in (experiment.reference_experiment(), experiment.baseline_experiment()) if run]
+    for run in runs:
+        try:
+            packing(training_images(run, locations.absolute_root), run.data.size)
+        except UserError as error:
+            problems[str(error)] = None
+    for name, weights in backbones_of(experiment):
+        try:
+            obtain(name, weights, locations.absolute_root)
+        except UserError as error:
+            problems[str(error)] = None
+    for name in dict.fromkeys(run.backbone.name for run in runs):
+        try:
+            parameters = sum(weight.numel() for weight in backbones.load(name).parameters())
+        except UserError as error:  # a library is not installed
+            problems[str(error)] = None
+        else:
+            problems |= dict.fromkeys(_disk_problems(parameters, locations))
+    return list(problems)
+
+
+def backbones_of(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Yield (backbone, weights) of trial 0, the baseline and every choice of the space."""
+    runs = (experiment.reference_experiment(), experiment.baseline_experiment())
+    found = dict.fromkeys((run.backbone.name, run.backbone.weights) for run in runs if run)
+    choices = (
+        {each.name: each.choices for each in experiment.space.parameters} if experiment.searchable else {}
+    )
+    names, weights = (choices.get(f"backbone.{key}") for key in ("name", "weights"))
+    if names or weights:
+        own = experiment.backbone
+        found |= dict.fromkeys(product(names or (own.name,), weights or (own.weights,)))
+    yield from found
+
+
+def random_weights(experiment: Experiment) -> str:
+    """Return a warning when a backbone for fine-tuning starts from random weights, or nothing."""
+    run = experiment.reference_experiment()
+    name, rate = run.backbone.name, run.optimizer.lr
+    if run.backbone.weights != "none" or rate > FINE_TUNING:
+        return ""
+    try:
+        backbones.weights_source(name, "imagenet")
+    except UserError:  # there are none for it
+        return ""
+    return (
+        f"{name} starts from random weights (backbone.weights none) at a learning rate for fine-tuning "
+        f"(optimizer.lr {rate:g}): it hardly learns. Use backbone.weights=imagenet, or a rate of 1e-3."
+    )
+
+
+def _disk_problems(parameters: int, locations: Locations) -> Iterator[str]:
+    needed, free = _COPIES * _FLOAT * parameters, shutil.disk_usage(locations.store.root).free
+    if needed > free:
+        yield (
+            f"the checkpoints of one trial take {amount(needed)}, and the store {locations.store.root} has "
+            f"{amount(free)} left; free some, or choose another --store"
+        )
