@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dmltune.experiment import Experiment
 
 ALWAYS_HERE = "glyphs"  # a data set that is rendered on the spot
-MOST_TRIED = 3  # of the same images, and of those that are always here
+MOST_TRIED = 3  # spaces of a data set
 
 
 @contextlib.contextmanager
@@ -40,38 +40,32 @@ def recommended(args: argparse.Namespace, chosen: ChosenExperiment) -> Iterator[
 
 def runnable(args: argparse.Namespace, wanted: Experiment) -> str | None:
     """Return the space nearest to the wanted one that passes the validation of a search."""
+    from dmltune.experiment import load_experiment
     from dmltune.resources import Locations
     from dmltune.store import Store
     from dmltune.train.build import validate_experiment
 
     locations = Locations(Store.at(args.store), args.data_root)
-    nearest = nearest_spaces(wanted)
-    same = [each for each in nearest if each[1].data.name == wanted.data.name]
-    others = [each for each in nearest if each not in same]
-    for name, experiment in [*same[:MOST_TRIED], *others[:MOST_TRIED]]:
-        try:
-            # without the packed images: they are made when the command runs
-            validate_experiment(experiment, locations, args.workers or 1, cache="none")
-        except UserError:
-            continue
-        return name
+    for data in dict.fromkeys((wanted.data.name, ALWAYS_HERE)):
+        for name in nearest_spaces(data, set(wanted.search))[:MOST_TRIED]:
+            try:
+                # without the packed images: they are made when the command runs
+                validate_experiment(load_experiment(name), locations, args.workers or 1, cache="none")
+            except UserError:
+                continue
+            return name
     return None
 
 
-def nearest_spaces(wanted: Experiment) -> list[tuple[str, Experiment]]:
-    """Return spaces of the same images, then of those that are always here, by the keys they search."""
-    from dmltune.experiment import load_experiment, spaces
+def nearest_spaces(data: str, keys: set[str]) -> list[str]:
+    """Return the spaces of a data set that can be searched: first those that vary the same keys."""
+    from dmltune.cli.spaces import tree_of
+    from dmltune.experiment import spaces
 
-    found: list[tuple[tuple[bool, int, int, str], Experiment]] = []
-    keys = set(wanted.search)
+    found: list[tuple[int, int, str]] = []
     for space in spaces():
-        try:
-            experiment = load_experiment(space.name)
-        except UserError:
-            continue
-        same = experiment.data.name == wanted.data.name
-        if experiment.searchable and (same or experiment.data.name == ALWAYS_HERE):
-            own = set(experiment.search)
-            distance = (not same, -len(keys & own), len(own - keys), space.name)
-            found.append((distance, experiment))
-    return [(distance[-1], experiment) for distance, experiment in sorted(found, key=lambda each: each[0])]
+        tree = tree_of(space.path) if space.searchable else {}
+        if isinstance(own := tree.get("data"), dict) and own.get("name") == data:
+            varied = set(tree["search"])
+            found.append((-len(keys & varied), len(varied - keys), space.name))
+    return [name for _, _, name in sorted(found)]

@@ -54,8 +54,19 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def varies(path: Path) -> list[Parameter]:
     """Return the parameters of a space from its YAML alone: importing components would take seconds."""
-    from dmltune.errors import UserError
     from dmltune.experiment import Parameter
+    from dmltune.experiment.problems import Problem
+
+    search = tree_of(path).get("search")
+    try:
+        return [Parameter.parse(*each) for each in search.items()] if isinstance(search, dict) else []
+    except Problem:
+        return []
+
+
+def tree_of(path: Path) -> dict[str, Any]:
+    """Return the keys of a space as its files have them; nothing for files that cannot be read."""
+    from dmltune.errors import UserError
     from dmltune.experiment import tree as trees
     from dmltune.experiment.files.places import chain
     from dmltune.experiment.problems import Problem
@@ -64,8 +75,6 @@ def varies(path: Path) -> list[Parameter]:
     try:
         for _, document in chain(path):
             trees.lay_over(tree, document.tree)
-        search = tree.get("search")
-        parameters = search.items() if isinstance(search, dict) else ()
-        return [Parameter.parse(name, spec) for name, spec in parameters]
     except (Problem, UserError):
-        return []
+        return {}
+    return tree

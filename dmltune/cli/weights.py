@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from dmltune.cli.output import Output, new_table
+from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_format, add_offline
 from dmltune.errors import UserError
 
@@ -93,15 +93,16 @@ def of_all_spaces() -> list[tuple[str, str]]:
 
 def show_list(args: argparse.Namespace, wanted: list[tuple[str, str]], out: Output) -> int:
     from dmltune.data.files import amount
+    from dmltune.report.terminal import grid
     from dmltune.weights.folder import weights_folder
     from dmltune.weights.overview import entries, other_files
 
     rows = list(entries(wanted, root_of(args)))
     others = other_files(rows)
     out.document({"folder": weights_folder(), "weights": [asdict(row) for row in rows], "others": others})
-    table = new_table("backbone")
-    for column in ("weights", "state", "size", "from"):
-        table.add_column(column, no_wrap=column == "size", overflow="fold")
+    table = grid()
+    for column in ("backbone", "weights", "state", "size", "from"):
+        table.add_column(column, no_wrap=column != "backbone", overflow="fold")
     for row in rows:
         size = amount(row.size) if row.size else "–"
         table.add_row(row.backbone, row.weights, state_cell(row), size, row.published)
@@ -120,15 +121,15 @@ def state_cell(row: WeightsEntry) -> Text:
 
 
 def fetch(args: argparse.Namespace, wanted: list[tuple[str, str]], out: Output) -> int:
-    """Fetch every file that is not here. A package that is not installed is no error beside other files."""
+    """Fetch every file that is not here or damaged. A package that is not installed stops no other file."""
     from dmltune.errors import UserErrors
-    from dmltune.weights.fetching import obtain
+    from dmltune.weights.fetching import repair
     from dmltune.weights.overview import entries
 
     problems, whole = [], {}
     for backbone, weights in wanted:
         try:
-            whole[backbone, weights] = obtain(backbone, weights, root_of(args))
+            whole[backbone, weights] = repair(backbone, weights, root_of(args))
         except UserError as error:
             problems.append(str(error))
     rows = list(entries(whole, root_of(args)))

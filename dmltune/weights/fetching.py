@@ -17,7 +17,7 @@ from dmltune.data.archives import require_room
 from dmltune.data.download import FetchError, arrived, download
 from dmltune.data.files import amount, locked, user_errors
 from dmltune.errors import UserError
-from dmltune.weights.folder import HUB_FOLDER, find, weights_folder
+from dmltune.weights.folder import HUB_FOLDER, find, verify, weights_folder
 from dmltune.weights.progress import report
 
 MIRROR, OFFLINE = "DMLTUNE_WEIGHTS_MIRROR", "DMLTUNE_OFFLINE"
@@ -34,6 +34,18 @@ def obtain(name: str, weights: str, data_root: str | None = None) -> Path | None
         return None
     copy = find(source, data_root)
     return copy.path if copy else fetch(source, name, weights)
+
+
+def repair(name: str, weights: str, data_root: str | None = None) -> Path | None:
+    """Obtain the file as `obtain` does, after a damaged one was removed from the weights folder."""
+    source = backbones.weights_source(name, weights)
+    copy = find(source, data_root) if source else None
+    if source and copy and copy.origin == "cache":
+        try:
+            verify(source, copy)
+        except UserError:
+            copy.path.unlink(missing_ok=True)
+    return obtain(name, weights, data_root)
 
 
 def fetch(source: WeightsSource, name: str, weights: str) -> Path:
@@ -70,6 +82,7 @@ def _by_url(source: WeightsSource, folder: Path) -> Path:
 
 def _from_hub(source: WeightsSource, folder: Path) -> Path:
     """Fetch with the hub's own library, which continues, locks and verifies in a folder of its own."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when the library is imported
     try:
         import huggingface_hub
     except ImportError:

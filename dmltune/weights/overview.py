@@ -43,8 +43,9 @@ def weights_of(backbone: str) -> list[str]:
         if source is not None:
             files.setdefault(source.file, weights)
     if not files and reason is not None:
-        components.find("backbones", backbone)  # a wrong name has an error of its own
-        raise UserError(f"no weights of {backbone} are published: {reason}") from None
+        if str(reason).startswith("no weights '"):
+            raise UserError(f"no weights of {backbone} are published; it starts from random ones")
+        raise reason
     return list(files.values())
 
 

@@ -163,7 +163,7 @@ def test_progress_in_a_log_says_the_time_left_and_is_silent_when_quick(
     advance = progress._log("bytes", lambda: next(times))
     for done in (1, 2_500_000):
         advance("fetch cub", done, 0)
-    assert capsys.readouterr().err == "fetch cub: 2.5 MB\n"
+    assert capsys.readouterr().err == "fetch cub: 2.5 MB, 0.2 MB/s\n"
 
 
 def test_prepare_takes_an_archive_and_says_what_was_done(

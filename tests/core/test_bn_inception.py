@@ -169,7 +169,7 @@ def test_training_reaches_every_parameter_with_finite_gradients() -> None:
 
 def test_weights_by_name_say_which_file_to_get() -> None:
     with pytest.raises(
-        UserError, match=r"get bn_inception-52deb4733\.pth .* set backbone\.weights=/"
+        UserError, match=r"\(bn_inception-52deb4733\.pth\) are not here; dmltune weights fetch bn_inception"
     ) as caught:
         backbones.load("bn_inception", "imagenet")
     assert "\n" not in str(caught.value)

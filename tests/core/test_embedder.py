@@ -116,10 +116,18 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "weights", "message"),
     [
-        ("bn_inception", "imagenet", "weights imagenet of bn_inception cannot be fetched"),
+        (
+            "bn_inception",
+            "imagenet",
+            r"weights imagenet of bn_inception \(bn_inception-52deb4733.pth\) are not here",
+        ),
         ("resnet2", "none", "no 'resnet2' in backbones; did you mean 'resnet20'"),
         ("resnet20", "packaged", "no weights 'packaged' for this backbone"),
-        ("resnet20", "imagnet", "weights must be none, packaged, imagenet or the path"),
+        (
+            "resnet20",
+            "imagnet",
+            "weights must be none, packaged, imagenet, imagenet_v1, imagenet_v2 or the path",
+        ),
         ("resnet20", "/nowhere/x.pt", "no weights at /nowhere/x.pt"),
     ],
 )
