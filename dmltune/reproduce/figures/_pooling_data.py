@@ -1,0 +1,26 @@
+"""The data and settings of the figures about generalized sum pooling (thesis §5.3)."""
+
+from __future__ import annotations
+
+from dmltune.reproduce.figures._data import BIRDS, GLYPHS
+from dmltune.reproduce.figures._sweep import C2, LOSSES, PNCA
+from dmltune.reproduce.study import DataChoice
+
+CUB = DataChoice("cub-gsp", "CUB-200-2011, BN-Inception at 227 pixels, as in the text", stand_in=False)
+COLLAGES = DataChoice(
+    "collage",
+    "collages of rendered characters: the class is a quarter of the picture; ResNet-20 from random weights",
+    ("max_steps=480", "validate_every=60"),
+)
+DATA = {"cub": CUB, "birds": BIRDS, "collages": COLLAGES, "glyphs": GLYPHS}
+EPSILON = {C2: 5.0, PNCA: 0.5}  # the text's choice for losses without and with proxies
+AVERAGE = ("pooling=gap", "zero_shot.weight=0")
+
+
+def gsp(
+    loss: str, *, prototypes: int = 64, mu: float = 0.3, epsilon: float | None = None, zero_shot: float = 0.1
+) -> tuple[str, ...]:
+    """Return the overrides of GSP with the zero-shot loss; what is not given is as in the text."""
+    epsilon = EPSILON[loss] if epsilon is None else epsilon
+    parameters = f"pooling={{name: gsp, prototypes: {prototypes}, mu: {mu}, epsilon: {epsilon}}}"
+    return (*LOSSES[loss], parameters, f"zero_shot.weight={zero_shot}")
