@@ -1,4 +1,4 @@
-"""Several settings, each trained with several seeds: the cells of a setting, their mean, and how it is drawn."""
+"""Settings trained with several seeds: the cells of each, their mean, and how it is drawn."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ POOLINGS: dict[str, tuple[str, ...]] = {
     "netvlad": ("pooling={name: netvlad, clusters: 8}",),
     "netvlad-8192": ("pooling={name: netvlad, clusters: 64}", *WIDE),
     "gsp": (),
-    "gsp+gmp": ("pooling.under=max",),
+    "gsp+gmp": ("pooling.under=sum+max",),
 }
 Scores = dict[Setting, Mean]
 

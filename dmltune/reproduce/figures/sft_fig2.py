@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dmltune.core.analysis import class_spectra, class_variances, similarity
-from dmltune.reproduce.drawing import COLOURS, canvas, save
+from dmltune.reproduce.drawing import COLOURS, save
 from dmltune.reproduce.figures._points import points_of
 from dmltune.reproduce.figures._sft_data import BASELINE, BIRDS, CARS, CUB, GLYPHS
 from dmltune.reproduce.request import FigureRequest

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, save
 from dmltune.reproduce.figures import _sft_data
-from dmltune.reproduce.figures._sweep import Mean, Setting, difference, draw_level, draw_line, means, train_settings
+from dmltune.reproduce.figures._sweep import (
+    Mean,
+    Setting,
+    difference,
+    draw_level,
+    draw_line,
+    means,
+    train_settings,
+)
 from dmltune.reproduce.request import FigureRequest
 from dmltune.reproduce.study import FigureResult, FigureStudy, FigureTable
 
@@ -31,7 +39,9 @@ def run(request: FigureRequest) -> FigureResult:
     if WEIGHT in request.rows:
         usual = (f"batch.size={sizes[0] if request.tiny else USUAL}", "batch.samples_per_class=3")
         settings["baseline", "batch", USUAL] = (*METHODS["baseline"], *usual)
-        settings |= {("SFT", "weight", w): (*METHODS["SFT"], f"transform.weight={w}", *usual) for w in weights}
+        settings |= {
+            ("SFT", "weight", w): (*METHODS["SFT"], f"transform.weight={w}", *usual) for w in weights
+        }
     scores = means(train_settings(request, settings), lambda cell: cell.best("precision_at_1"))
     rows = [(str(s[0]), str(s[1]), s[2], m.mean, m.spread, m.seeds) for s, m in scores.items()]
     table = FigureTable("", ("method", "varied", "value", "R@1 %", "sd %", "seeds"), rows)

@@ -2,7 +2,7 @@
 
 (a) The distribution of ‖Aσ − σ‖ over 10,000 draws for each backbone, (b) its mean, (c) the energy of σ in the
 subspace that holds a given share of the energy of μ (eq. 8). 0 in (a) means that rotation and translation do
-the same. Points are taken before normalisation has a say: of the validation classes, as embedded.
+the same. The points are those of the validation classes, normalised as they are embedded.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def run(request: FigureRequest) -> FigureResult:
             emb_ND, labels_N = points_of(request, experiment, request.embedder(cell))
             energy_D, overlap_D = overlap_curve(emb_ND, labels_N)
             shapes[name] = Shape(rotation_shift(emb_ND, labels_N).double(), energy_D, overlap_D)
-    rows = [(name, float(s.shift_X.mean()), float(s.shift_X.median()), s.overlap) for name, s in shapes.items()]
+    rows = [
+        (name, float(s.shift_X.mean()), float(s.shift_X.median()), s.overlap) for name, s in shapes.items()
+    ]
     columns = ("backbone", "mean of ‖Aσ − σ‖", "median", "σ in the subspace of μ %")
     picture = draw(shapes, request)
     return FigureResult([FigureTable("", columns, rows)], [picture], [*answers(rows), *missing])
