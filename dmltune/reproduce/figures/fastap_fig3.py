@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from dmltune.reproduce.drawing import COLOURS, canvas, mean_and_spread, save
@@ -24,7 +25,7 @@ INSHOP = DataChoice("inshop-fastap", "In-shop, ResNet-18, hard batches, as in th
 _FASTAP = ("loss=fastap", "batch.samples_per_class=all")
 GLYPHS = DataChoice(
     "glyphs",
-    "320 rendered characters train and 160 validate, 24 pixels, ResNet-20 from random weights; random batches",
+    "320 rendered characters train and 160 validate, 24 pixels, ResNet-20, batches of random classes",
     ("data.classes=480", "data.size=24", *_FASTAP),
 )
 BIRDS = replace(_data.BIRDS, overrides=(*_data.BIRDS.overrides, *_FASTAP))
@@ -42,7 +43,7 @@ class Curve:
         points = list(zip(self.epochs, self.recall, strict=True))
         if points[0][1] >= level:
             return points[0][0]
-        for (before, low), (after, high) in zip(points, points[1:], strict=False):
+        for (before, low), (after, high) in pairwise(points):
             if high >= level:
                 return before + (after - before) * (level - low) / (high - low)
         return None

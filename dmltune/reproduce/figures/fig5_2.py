@@ -85,7 +85,7 @@ def answers(rows: list[tuple[float, str, float, int, float]]) -> list[str]:
         f"of the 50 coloured features, the smooth problem with ε = 5 takes {reached[0.2, 'ε 5']} and gives "
         f"{100 * share[0.2, 'ε 5']:.0f} % of the weight to the background.",
         f"μ = 0.8 is too large: both must take background, {100 * share[0.8, 'linear programme']:.0f} % and "
-        f"{100 * share[0.8, 'ε 5']:.0f} % of the weight. The smaller ε, the nearer to average pooling (50 %).",
+        f"{100 * share[0.8, 'ε 5']:.0f} % of the weight. A smaller ε is nearer to average pooling (50 %).",
     ]
 
 

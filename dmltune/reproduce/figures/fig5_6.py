@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import cast
 
 import numpy as np
@@ -102,7 +103,7 @@ def measure(
         points.append(embedder.normalised(pooled_BD))
         attributes.append(attributes_BM)
     labels_N = torch.from_numpy(np.unique(images.labels_N[places_N], return_inverse=True)[1])
-    z_NM, half = torch.cat(attributes), min(HALF, len(labels_N.unique()) // 2)
+    z_NM, half = torch.cat(attributes), min(HALF, len(labels_N.bincount()) // 2)
     transfer = attribute_transfer(z_NM, torch.cat(points), labels_N, half=half)
     batch, _ = next(evaluation_batches(images, shown_N, experiment.data.size, batch_size=len(shown_N)))
     dominant_BHW, weight_BHW = dominant_prototypes(embedder, batch)
@@ -124,11 +125,10 @@ def answers(results: Mapping[tuple[str, int], Measured]) -> list[str]:
     for name in METHODS:
         found = [each.transfer for (whose, _), each in results.items() if whose == name]
         if found:
-            distance = sum(each.euclidean for each in found) / len(found)
-            cosine = sum(each.cosine for each in found) / len(found)
+            distance, cosine, chance = (100 * fmean(values) for values in zip(*found, strict=True))
             lines.append(
-                f"{name}: the predicted mean is nearest to its own class for {100 * distance:.0f} % by distance "
-                f"and {100 * cosine:.0f} % by cosine; chance is {100 * found[0].chance:.0f} %."
+                f"{name}: the predicted mean is nearest to that of its own class for {distance:.0f} % by "
+                f"distance and {cosine:.0f} % by cosine; chance is {chance:.0f} %."
             )
     return [*lines, "The text: prototypes learned with the zero-shot loss predict far better."]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from dmltune.reproduce.drawing import BLUE, canvas, save
 from dmltune.reproduce.figures._pooling_data import AVERAGE, DATA, gsp
 from dmltune.reproduce.figures._sweep import (
+    C2,
     Mean,
     Setting,
     difference,
@@ -24,8 +25,9 @@ BASELINE: Setting = ("gap",)
 
 def run(request: FigureRequest) -> FigureResult:
     mus = MUS[2::7] if request.tiny else MUS
-    settings = {("mu", mu): gsp("C2", mu=mu) for mu in mus}
-    scores = means(train_settings(request, {BASELINE: AVERAGE, **settings}))
+    settings: dict[Setting, tuple[str, ...]] = {BASELINE: AVERAGE}
+    settings |= {("mu", mu): gsp(C2, mu=mu) for mu in mus}
+    scores = means(train_settings(request, settings))
     rows = [
         (f"GSP, μ = {s[1]}" if len(s) > 1 else "GAP", m.mean, m.spread, m.seeds) for s, m in scores.items()
     ]

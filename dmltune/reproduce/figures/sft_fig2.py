@@ -31,7 +31,7 @@ def largest_classes(labels_N: Tensor, count: int) -> Tensor:
 def principal_components(emb_ND: Tensor, count: int) -> Tensor:
     """Return the points, centred, along the directions of largest variance, (N, count)."""
     centred_ND = emb_ND - emb_ND.mean(0)
-    _, _, right_DD = torch.linalg.svd(centred_ND, full_matrices=False)
+    right_DD: Tensor = torch.linalg.svd(centred_ND, full_matrices=False)[2]
     return centred_ND @ right_DD[:count].mT
 
 
@@ -72,7 +72,7 @@ def draw(
     figure = Figure(figsize=(11.4, 3.6), layout="constrained", dpi=150)
     space = figure.add_subplot(1, 3, 1, projection="3d")
     points_N3 = principal_components(emb_ND, 3).numpy()
-    for place, label in enumerate(labels_N.unique().tolist()):
+    for place, label in enumerate(torch.unique(labels_N).tolist()):
         own_N3 = points_N3[(labels_N == label).numpy()]
         space.scatter(*own_N3.T, s=9, color=COLOURS[place], label=f"class {place + 1}")
     space.set_title("(a) three principal components", fontsize=9)

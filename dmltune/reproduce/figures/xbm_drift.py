@@ -99,8 +99,7 @@ def drift(points_SBD: Tensor, span: int) -> Tensor:
 
 def answers(rows: list[tuple[int, float, float]]) -> list[str]:
     lines = [
-        f"Over {delta} steps a point moves by {early:.3f} (squared distance) at the start and {late:.3f} at the "
-        f"end."
+        f"Over {delta} steps the squared distance is {early:.3f} at the start and {late:.3f} at the end."
         for delta, early, late in rows
     ]
     return [

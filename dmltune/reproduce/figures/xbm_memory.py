@@ -57,8 +57,8 @@ def answers(scores: Scores, images: int) -> list[str]:
         if sizes and (loss, 0) in scores:
             best = max(sizes, key=lambda size: sizes[size].mean)
             lines.append(
-                f"{loss}: the best memory holds {best} embeddings ({100 * best / images:.0f} % of the training "
-                f"images), {difference(sizes[best], scores[loss, 0])} against none; the largest "
+                f"{loss}: the best memory holds {best} points, {100 * best / images:.0f} % of the images: "
+                f"{difference(sizes[best], scores[loss, 0])} against none; the largest: "
                 f"{difference(sizes[max(sizes)], scores[loss, 0])}."
             )
     return [*lines, "Table 3.1 (128 dimensions), C1 and C1+XBM-L: CUB 19.1 and 19.8, SOP 36.5 and 47.4 %."]
