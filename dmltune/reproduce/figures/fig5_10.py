@@ -10,21 +10,23 @@ from dmltune.reproduce.figures._sweep import LOSSES, Mean, Setting, difference, 
 from dmltune.reproduce.request import FigureRequest
 from dmltune.reproduce.study import FigureResult, FigureStudy, FigureTable
 
-PROTOTYPES = (16, 32, 64, 128)
-EPSILONS = (0.5, 1.0, 5.0, 20.0)
+PROTOTYPES: tuple[int, ...] = (16, 32, 64, 128)
+EPSILONS: tuple[float, ...] = (0.5, 1.0, 5.0, 20.0)
 Scores = dict[Setting, Mean]
 
 
 def run(request: FigureRequest) -> FigureResult:
-    prototypes, epsilons = (PROTOTYPES[:1], EPSILONS[::3]) if request.tiny else (PROTOTYPES, EPSILONS)
+    prototypes, epsilons, losses = PROTOTYPES, EPSILONS, request.rows
+    if request.tiny:
+        prototypes, epsilons, losses = prototypes[:1], epsilons[:1], losses[:1]
     settings: dict[Setting, tuple[str, ...]] = {}
-    for loss in request.rows:
+    for loss in losses:
         settings[loss, "gap"] = (*LOSSES[loss], *AVERAGE)
         settings |= {(loss, m, e): gsp(loss, prototypes=m, epsilon=e) for m in prototypes for e in epsilons}
     scores = means(train_settings(request, settings))
-    tables = [_table(loss, scores, epsilons) for loss in request.rows]
-    picture = draw(scores, request.rows, request.label, request.folder / "fig5.10.png")
-    return FigureResult(tables, [picture], answers(scores, request.rows))
+    tables = [_table(loss, scores, epsilons) for loss in losses]
+    picture = draw(scores, losses, request.label, request.folder / "fig5.10.png")
+    return FigureResult(tables, [picture], answers(scores, losses))
 
 
 def _table(loss: str, scores: Scores, epsilons: tuple[float, ...]) -> FigureTable:

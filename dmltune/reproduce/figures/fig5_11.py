@@ -19,23 +19,25 @@ from dmltune.reproduce.figures._sweep import (
 from dmltune.reproduce.request import FigureRequest
 from dmltune.reproduce.study import DataChoice, FigureResult, FigureStudy, FigureTable
 
-PROTOTYPES = (16, 32, 64, 128, 256)
+PROTOTYPES: tuple[int, ...] = (16, 32, 64, 128, 256)
 COLOURS = dict(zip(LOSSES, (BLUE, ORANGE), strict=True))
 SOP = DataChoice("sop-gsp", "Stanford Online Products, BN-Inception, as in the text", stand_in=False)
 INSHOP = DataChoice("inshop-gsp", "In-shop, BN-Inception, as in the text", stand_in=False)
 
 
 def run(request: FigureRequest) -> FigureResult:
-    prototypes = PROTOTYPES[:1] if request.tiny else PROTOTYPES
+    prototypes, losses = PROTOTYPES, request.rows
+    if request.tiny:
+        prototypes, losses = prototypes[:1], losses[-1:]
     settings: dict[Setting, tuple[str, ...]] = {}
-    for loss in request.rows:
+    for loss in losses:
         settings[loss, "gap"] = (*LOSSES[loss], *AVERAGE)
         settings |= {(loss, m): gsp(loss, prototypes=m) for m in prototypes}
     scores = means(train_settings(request, settings))
     rows = [(str(s[0]), s[1], m.mean, m.spread, m.seeds) for s, m in scores.items()]
     table = FigureTable("", ("loss", "m", "MAP@R %", "sd %", "seeds"), rows)
-    picture = draw(scores, request.rows, request.label, request.folder / "fig5.11.png")
-    return FigureResult([table], [picture], answers(scores, request.rows))
+    picture = draw(scores, losses, request.label, request.folder / "fig5.11.png")
+    return FigureResult([table], [picture], answers(scores, losses))
 
 
 def answers(scores: dict[Setting, Mean], losses: tuple[str, ...]) -> list[str]:

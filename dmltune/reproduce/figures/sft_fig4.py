@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from dmltune.core.analysis import class_divergence, distance_histograms
@@ -83,8 +82,8 @@ def draw(
     axis = axes[0][0]
     for (name, values_C), colour, shift in zip(trained.items(), (BLUE, ORANGE), (-0.2, 0.2), strict=False):
         spread = float(values_C.std(correction=0))
-        places = torch.arange(len(order_C)) + shift
-        axis.bar(places, values_C[order_C], 0.4, color=colour, label=f"{name}, sd {spread:.3f}")
+        places = [place + shift for place in range(len(order_C))]
+        axis.bar(places, values_C[order_C].tolist(), 0.4, color=colour, label=f"{name}, sd {spread:.3f}")
     axis.axhline(float(first.mean()), color=GREY, ls="--", lw=1, label="mean of the baseline")
     axis.set_xlabel("classes in the order of the baseline")
     axis.set_ylabel("divergence")

@@ -18,8 +18,8 @@ from dmltune.reproduce.figures._sweep import (
 from dmltune.reproduce.request import FigureRequest
 from dmltune.reproduce.study import FigureResult, FigureStudy, FigureTable
 
-SIZES = (30, 60, 120, 240)
-WEIGHTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+SIZES: tuple[int, ...] = (30, 60, 120, 240)
+WEIGHTS: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 USUAL = 60
 METHODS = {"baseline": _sft_data.BASELINE, "SFT": _sft_data.SFT}
 COLOURS = {"baseline": ORANGE, "SFT": BLUE}
@@ -28,7 +28,7 @@ Scores = dict[Setting, Mean]
 
 
 def run(request: FigureRequest) -> FigureResult:
-    sizes, weights = ((6, 9), WEIGHTS[:1]) if request.tiny else (SIZES, WEIGHTS)
+    sizes, weights, usual = ((6,), WEIGHTS[:1], 6) if request.tiny else (SIZES, WEIGHTS, USUAL)
     settings: dict[Setting, tuple[str, ...]] = {}
     if BATCH in request.rows:
         for name, changes in METHODS.items():
@@ -37,10 +37,10 @@ def run(request: FigureRequest) -> FigureResult:
                 for size in sizes
             }
     if WEIGHT in request.rows:
-        usual = (f"batch.size={sizes[0] if request.tiny else USUAL}", "batch.samples_per_class=3")
-        settings["baseline", "batch", USUAL] = (*METHODS["baseline"], *usual)
+        batch = (f"batch.size={usual}", "batch.samples_per_class=3")
+        settings["baseline", "batch", usual] = (*METHODS["baseline"], *batch)
         settings |= {
-            ("SFT", "weight", w): (*METHODS["SFT"], f"transform.weight={w}", *usual) for w in weights
+            ("SFT", "weight", w): (*METHODS["SFT"], f"transform.weight={w}", *batch) for w in weights
         }
     scores = means(train_settings(request, settings), lambda cell: cell.best("precision_at_1"))
     rows = [(str(s[0]), str(s[1]), s[2], m.mean, m.spread, m.seeds) for s, m in scores.items()]

@@ -37,7 +37,7 @@ def run(request: FigureRequest) -> FigureResult:
     images = len(images_of(request, experiment, "train")[1])
     start = min(START_STEP, experiment.max_steps // 4)
     settings: dict[Setting, tuple[str, ...]] = {}
-    for loss in request.rows:
+    for loss in request.rows[:1] if request.tiny else request.rows:
         settings[loss, 0] = (LOSSES[loss], "references=batch")
         for share in SHARES[:1] if request.tiny else SHARES:
             size = max(1, round(share * images))
