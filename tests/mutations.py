@@ -98,6 +98,20 @@ MUTATIONS = (
         "test_gsp.py",
     ),
     Mutation(
+        "the maximum of GSP + GMP is not added",
+        "poolings/gsp.py",
+        "pooled_BD + local_BND.amax(1)",
+        "pooled_BD",
+        "test_gsp_module.py",
+    ),
+    Mutation(
+        "the concave F of metric cross-entropy is dropped",
+        "losses/metric_cross_entropy.py",
+        "concave(total_B, self.outer, self.power, self.rate).sum()",
+        "total_B.sum()",
+        "test_every_loss.py",
+    ),
+    Mutation(
         "the pull that merges the proxies of a class pushes",
         "losses/soft_triple.py",
         "twice_each_pair * (self.tau",
