@@ -1,10 +1,11 @@
 """The collage study (§5.3.2, Fig. 5.5 b and 5.12 a): poolings, and GSP with the zero-shot loss.
 
 The backbone starts from one training on single pictures at the size they have in a collage. The text's starts
-from classifying CIFAR-100, its test classes included; ours from the classes of the training part alone. Every
-row then trains with C2. The table has MAP@R on the test classes; no training has seen their shared classes
-either. GSP has the parameters of the text; the other poolings have their defaults. The row `distilled` is
-average pooling on the same classes without shared tiles: what a pooling could reach that ignores them.
+from classifying CIFAR-100, its test classes included; ours from the classes of the training part alone, some
+of which validate the rows later. Every row then trains with C2. The table has MAP@R on the test classes; no
+training has seen their shared classes either. GSP has the parameters of the text; the other poolings have
+their defaults. The row `distilled` is average pooling on the same classes without shared tiles: what a
+pooling could reach that ignores them.
 """
 
 from __future__ import annotations
