@@ -31,6 +31,10 @@ POOLINGS = (
     *("gsop", "otp", "solar", "smk", "netvlad", "weldon", "gsp"),
 )
 METHODS: dict[str, tuple[str, ...]] = {name: (f"pooling={name}",) for name in POOLINGS}
+METHODS |= {  # ensembles of prototypes need many dimensions: 8 × 16 above, 64 × 128 here
+    f"{name}-8192": (f"pooling={{name: {name}, clusters: 64}}", "embedding.dim=8192")
+    for name in ("otp", "netvlad")
+}
 METHODS |= {"gsp+zero_shot": ("pooling=gsp", "zero_shot.weight=0.5")}
 DISTILLED = "distilled"
 DISTILLED_DATA = {"glyph_collage": "glyph_distilled", "cifar_collage": "cifar_distilled"}
