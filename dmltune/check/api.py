@@ -12,6 +12,7 @@ from dmltune.check.finished_search import FinishedSearch, load_finished_search
 from dmltune.check.plan import CheckRequest, PreparedCheck, prepare_check
 from dmltune.check.session import CheckResult, run_check
 from dmltune.errors import UserError
+from dmltune.experiment.loading import parse_overrides
 from dmltune.resources import Locations, Resources
 from dmltune.search.state import Watch
 from dmltune.store import Store, validated_name
@@ -30,6 +31,7 @@ def check(
     fair_baseline: bool = False,
     name: str | None = None,
     overrides: Sequence[str] = (),
+    clustering: bool = False,
     workers: int = 1,
     concurrent: int | None = None,
     address: str | None = None,
@@ -41,9 +43,10 @@ def check(
     """Train the best trials, the reference point and the baseline; compare on test classes.
 
     Each, also of the `top` best trials, gets folds × `repeats` models (default: all folds, 3 repeats). The
-    same `name`, by default SEARCH-check, continues where it was stopped. With `fair_baseline` the baseline
-    first gets a search of its own, as long as the one that is checked; `watch` shows its state. Every opening
-    of the test classes is written into the store's test ledger.
+    same `name`, by default SEARCH-check, continues where it was stopped. With `clustering` NMI and F1 are
+    measured too. With `fair_baseline` the baseline first gets a search of its own, as long as the one that is
+    checked; `watch` shows its state. Every opening of the test classes is written into the store's test
+    ledger.
     """
     resources = Resources(workers, concurrent, address)
     locations = Locations(store or Store.at(), data_root)
@@ -61,6 +64,7 @@ def check(
         folds=folds,
         name=name,
         overrides=overrides,
+        clustering=clustering,
         store=locations.store,
         data_root=data_root,
         tuned=tuned,
@@ -76,6 +80,7 @@ def prepare(
     folds: int | None = None,
     name: str | None = None,
     overrides: Sequence[str] = (),
+    clustering: bool = False,
     store: Store,
     data_root: Path | None = None,
     tuned: Configuration | None = None,
@@ -94,6 +99,8 @@ def prepare(
         repeats=repeats,
         search=finished,
         baseline_search=baseline_name(finished) if tuned else "",
+        own_patience=bool({"patience", "validate_every"} & set(parse_overrides(overrides))),
+        clustering=clustering,
     )
     locations = Locations(store, data_root)
     prepared = prepare_check(request, locations)

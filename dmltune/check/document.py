@@ -47,13 +47,17 @@ class MeanResult:
 
 @dataclass(frozen=True)
 class EnsembleResult:
-    """A metric's mean over collections of one model a fold, concatenated to `dim` dimensions."""
+    """A metric's mean over collections of one model a fold, concatenated to `dim` dimensions.
+
+    `sd` is the standard deviation of the collections' scores.
+    """
 
     mean: Figure
     low: Figure
     high: Figure
     collections: int
     dim: int
+    sd: Figure = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ _FIGURES = (
     *("test_images", "test_classes", "queries_without_match"),
     *("search_score", "per_class", "confusions", "distances"),
 )
-_OPTIONAL = ("warning", "baseline_search")
+_OPTIONAL = ("warning", "baseline_search", "validation_only")
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,8 @@ class CheckDocument:
 
     `metric` is the metric of comparisons, `level` that of intervals. `failed` is by member. `plan` is the
     digest of what was to be trained, `planned_models` its size. `seen_before` is true when figures of this
-    study were shown before this check.
+    study were shown before this check. With `validation_only` no test class was read: `single` and the
+    comparisons are of validation scores.
     """
 
     name: str
@@ -193,10 +198,15 @@ class CheckDocument:
     distances: Mapping[str, DistanceHistogram] = field(default_factory=dict)
     warning: str = ""
     baseline_search: str = ""  # its name, when the baseline was searched too
+    validation_only: bool = False
     schema: int = SCHEMA
 
     def configuration(self, key: str | None) -> ConfigurationResult | None:
         return next((result for result in self.configurations if result.key == key), None)
+
+    def score(self, model: ModelResult, metric: str) -> Figure:
+        """Return a model's score on the classes that this check measures."""
+        return model.validation if self.validation_only else model.test.get(metric)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; NaN becomes null."""

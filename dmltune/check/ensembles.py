@@ -7,46 +7,64 @@ models, so their figures depend on one another.
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from dmltune.check.document import EnsembleResult
 from dmltune.check.statistics import half_width
+from dmltune.core.retrieval import retrieval_metrics
 from dmltune.data.images import ImageSet
-from dmltune.train.inference import retrieval
+from dmltune.train.inference import sides
 
-MOST_QUERIES = 10_000  # up to here every collection is measured, above only the repeats' own
+ALL = 81  # collections of the text: 3 repeats of 4 folds; so many are always measured
+MOST_QUERIES = 10_000  # more collections are measured up to here, above only the repeats' own
+KS = (1, 2, 4, 8)
+LOGGED_SECONDS = 60.0
 
 
-def collections(repeats_F: Sequence[int], every: bool) -> list[tuple[int, ...]]:
-    """Return one repeat per fold: `every` collection, or repeat 0 of all, repeat 1 of all, …"""
-    if every:
+def collections(repeats_F: Sequence[int], queries: int) -> list[tuple[int, ...]]:
+    """Return one repeat per fold for every collection, or repeat 0 of all, repeat 1 of all, …"""
+    if queries <= MOST_QUERIES or math.prod(repeats_F) <= ALL:
         return list(itertools.product(*(range(count) for count in repeats_F)))
     return [(repeat,) * len(repeats_F) for repeat in range(min(repeats_F, default=0))]
 
 
-def ensemble(emb_FR: Sequence[Sequence[Tensor]], images: ImageSet, level: float) -> dict[str, EnsembleResult]:
-    """Return metric → its mean over the collections, with an interval.
+def ensemble(
+    emb_FR: Sequence[Sequence[Tensor]],
+    images: ImageSet,
+    level: float,
+    log: Callable[[str], None] = lambda text: None,
+) -> dict[str, EnsembleResult]:
+    """Return metric → its mean over the collections, with an interval and a standard deviation.
 
-    `emb_FR[f][r]` are the points of the r-th model of fold f. Empty when a fold has no model.
+    `emb_FR[f][r]` are the points of the r-th model of fold f. Empty when a fold has no model. Memory: the
+    points of one collection at a time; `log` gets the time that is left when it is long.
     """
     if not emb_FR or not all(emb_FR):
         return {}
     queries = len(images) if images.query_N is None else int(images.query_N.sum())
-    chosen = collections([len(models) for models in emb_FR], every=queries <= MOST_QUERIES)
-    figures = []
+    chosen = collections([len(models) for models in emb_FR], queries)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    figures, began = [], time.monotonic()
     for collection in chosen:
-        emb_ND = torch.cat([models[r] for models, r in zip(emb_FR, collection, strict=True)], dim=1)
-        figures.append(retrieval(emb_ND, images, range(len(images))))
+        parts = [models[r] for models, r in zip(emb_FR, collection, strict=True)]
+        emb_ND = torch.cat([part.to(device) for part in parts], dim=1)
+        figures.append(retrieval_metrics(*sides(emb_ND, images, range(len(images))), ks=KS))
+        left = (time.monotonic() - began) * (len(chosen) / len(figures) - 1)
+        if left > LOGGED_SECONDS and (len(figures) - 1) % 20 == 0:
+            log(f"collection {len(figures)} of {len(chosen)}: about {left / 60:.0f} min left")
     dim = sum(models[0].shape[1] for models in emb_FR)
     results = {}
     for metric in figures[0]:
         scores = [each[metric] for each in figures]
         low, high = interval(chosen, scores, level)
-        results[metric] = EnsembleResult(statistics.fmean(scores), low, high, len(scores), dim)
+        sd = statistics.stdev(scores) if len(scores) > 1 else None
+        results[metric] = EnsembleResult(statistics.fmean(scores), low, high, len(scores), dim, sd)
     return results
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dmltune.check.clusterings import stored_clustering
 from dmltune.check.document import ClassConfusion, ClassScores, DistanceHistogram, ModelResult
 from dmltune.check.plan import CheckPlan, PlannedModel
 from dmltune.core import retrieval
@@ -53,7 +54,8 @@ def read_models(plan: CheckPlan, series: RunSeries) -> dict[str, list[MeasuredMo
         folder = series.member_folder(member.name)
         tensors, facts = read_measurement(folder, "average_precision", "nearest", "matched")
         training = {key: trained[key] for key in ("run_id", "step", "validation")}
-        result = ModelResult(member.name, member.fold, member.seed, **training, test=facts["metrics"])
+        test = facts["metrics"] | (stored_clustering(folder) if plan.clustering else {})
+        result = ModelResult(member.name, member.fold, member.seed, **training, test=test)
         matched_Q = tensors["matched"]
         precision_Q = tensors["average_precision"].double().masked_fill(~matched_Q, torch.nan)
         model = MeasuredModel(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dmltune.check import document as documents
 from dmltune.check import measured_models
+from dmltune.check.clusterings import measure_clusterings
 from dmltune.check.comparison import compare, holm
 from dmltune.check.document import CheckDocument
 from dmltune.check.ensembles import ensemble
@@ -37,12 +38,15 @@ def measured(
     log: Callable[[str], None],
 ) -> CheckDocument:
     """Return the document with all that comes from the models."""
+    if plan.clustering:
+        measure_clusterings(plan, series, images, log)
     models = measured_models.read_models(plan, series)
     comparisons = _comparisons(models, plan.baseline, images, document.level)
     results = []
     for each in plan.configurations:
         own = models[each.key]
-        log(f"{each.key}: {len(own)} models measured; now the concatenations of {plan.folds} of them")
+        if plan.folds > 1:
+            log(f"{each.key}: {len(own)} models measured; now the concatenations of {plan.folds} of them")
         results.append(
             documents.ConfigurationResult(
                 key=each.key,
@@ -51,7 +55,7 @@ def measured(
                 digest=each.digest,
                 models=tuple(model.result for model in own),
                 single=_single(own, document.level),
-                ensemble=_ensemble(series, plan, own, images, document.level),
+                ensemble=_ensemble(series, plan, own, images, document.level, log),
                 versus_baseline=comparisons.get(each.key),
                 geometry={
                     name: float(np.mean([model.geometry[name] for model in own]))
@@ -82,8 +86,8 @@ def _single(models: Sequence[MeasuredModel], level: float) -> dict[str, document
     folds = np.array([model.member.fold for model in models])
     results = {}
     for metric in models[0].result.test if models else ():
-        if metric in COUNTS:
-            continue
+        if metric in COUNTS or not all(metric in model.result.test for model in models):
+            continue  # a model of an older version has fewer metrics
         interval = mean_interval(np.array([model.result.test[metric] for model in models]), folds, level)
         low, high = np.clip([interval.low, interval.high], 0.0, 1.0).tolist()  # metrics are shares
         results[metric] = documents.MeanResult(**asdict(interval) | {"low": low, "high": high})
@@ -91,13 +95,18 @@ def _single(models: Sequence[MeasuredModel], level: float) -> dict[str, document
 
 
 def _ensemble(
-    series: RunSeries, plan: CheckPlan, models: Sequence[MeasuredModel], images: ImageSet, level: float
+    series: RunSeries,
+    plan: CheckPlan,
+    models: Sequence[MeasuredModel],
+    images: ImageSet,
+    level: float,
+    log: Callable[[str], None],
 ) -> dict[str, documents.EnsembleResult]:
     emb_FR: list[list[Tensor]] = [[] for _ in range(plan.folds)]
     for model in sorted(models, key=lambda model: model.member.seed):
         tensors, _ = read_measurement(series.member_folder(model.member.name), "emb")
         emb_FR[model.member.fold].append(tensors["emb"])
-    results = ensemble(emb_FR, images, level)
+    results = ensemble(emb_FR, images, level, log)
     return {metric: result for metric, result in results.items() if metric not in COUNTS}
 
 

@@ -18,6 +18,7 @@ from dmltune import tags
 from dmltune.check.configurations import Configuration, validate_configurations
 from dmltune.check.finished_search import FinishedSearch
 from dmltune.check.parsing import parse, read_stored
+from dmltune.check.protocols import protocol_for, with_patience_of
 from dmltune.core.checkpoint import replace_file
 from dmltune.data import splits
 from dmltune.errors import UserError
@@ -25,14 +26,13 @@ from dmltune.experiment import Experiment
 from dmltune.ledger import Kind
 from dmltune.resources import Locations
 from dmltune.tracking import Tracker
-from dmltune.train.build import training_images
 
 FILE = "plan.json"
 ROLE: tags.Role = "check"
 REPEATS = 3
 FOLD_SEEDS = 1000  # fold f has the seeds from 1000 (f + 1) on; searches use smaller ones
-FAIR = "fair"
 CHOSEN_ON_TEST = "conventional protocol: the search chose its winner on the test classes"
+MONITORED_ON_TEST = "conventional protocol: these models were monitored and stopped on the test classes"
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,14 @@ class PlannedModel:
 
 @dataclass(frozen=True)
 class CheckPlan:
+    """`clustering`: NMI and F1 of k-means are measured too."""
+
     protocol: str
     folds: int
     repeats: int
     baseline: str | None
     configurations: tuple[Configuration, ...]
+    clustering: bool = False
 
     @classmethod
     def read(cls, folder: Path) -> CheckPlan | None:
@@ -121,8 +124,9 @@ class CheckPlan:
 class CheckRequest:
     """The configurations to compare with `baseline` (a key), under folds × repeats.
 
-    None for `folds` and `repeats` means all folds and 3 repeats. The test ledger gets `study`, `why` and
-    `kind`.
+    None for `folds` and `repeats` means all folds and 3 repeats; an empty `protocol` fair, or the largest
+    that has enough classes. Configurations get the protocol's patience, unless `own_patience`. The test
+    ledger gets `study`, `why` and `kind`.
     """
 
     name: str
@@ -136,9 +140,14 @@ class CheckRequest:
     repeats: int | None = None
     search: FinishedSearch | None = None  # whose winner is checked
     baseline_search: str = ""  # the name of the baseline's own search
+    protocol: str = ""
+    own_patience: bool = False
+    clustering: bool = False
 
-    @property
-    def warning(self) -> str:
+    def warning(self, protocol: str) -> str:
+        """Return what every result of this check says first, or nothing."""
+        if protocol == splits.CONVENTIONAL:
+            return MONITORED_ON_TEST
         conventional = self.search is not None and self.search.protocol == splits.CONVENTIONAL
         return CHOSEN_ON_TEST if conventional else ""
 
@@ -154,7 +163,7 @@ class CheckRequest:
             raise UserError(f"--repeats must be 1 to {FOLD_SEEDS - 1}; got {self.repeats}")
         if previous is None:
             folds, repeats = self.folds or most, self.repeats or REPEATS
-            return CheckPlan(protocol, folds, repeats, self.baseline, self.configurations)
+            return CheckPlan(protocol, folds, repeats, self.baseline, self.configurations, self.clustering)
         by_key, baseline = {each.key: each for each in previous.configurations}, None
         for each in self.configurations:
             own = by_key.get(each.key)
@@ -179,6 +188,7 @@ class CheckRequest:
             max(previous.repeats, self.repeats or 1),
             previous.baseline or baseline,
             tuple(by_key.values()),
+            previous.clustering or self.clustering,
         )
 
 
@@ -207,34 +217,36 @@ def prepare_check(request: CheckRequest, locations: Locations) -> PreparedCheck:
     validate_configurations(request.configurations, request.baseline)
     previous = CheckPlan.read(locations.store.search_folder(request.name))
     if previous is not None:
-        return PreparedCheck(request, request.extend(previous, previous.protocol), "", new=False)
+        if request.protocol not in ("", previous.protocol):
+            raise UserError(
+                f"check '{request.name}' was made under protocol {previous.protocol}, and now it would be "
+                f"{request.protocol}. Choose another --name."
+            )
+        request, note = _with_patience(request, previous.protocol, previous)
+        return PreparedCheck(request, request.extend(previous, previous.protocol), note, new=False)
     run = Tracker(locations.store).find(request.name)
     if run is not None and (role := run.data.tags.get(tags.ROLE, "run")) != ROLE:
         raise UserError(f"'{request.name}' is the name of a {role}; choose another --name for the check.")
-    protocol, note = protocol_for(request.configurations[0].experiment, locations.absolute_root)
-    return PreparedCheck(request, request.extend(None, protocol), note, new=True)
+    protocol, note = request.protocol, ""
+    if not protocol:
+        protocol, note = protocol_for(request.configurations[0].experiment, locations.absolute_root)
+    request, patience_note = _with_patience(request, protocol)
+    notes = "; ".join(filter(None, (note, patience_note)))
+    return PreparedCheck(request, request.extend(None, protocol), notes, new=True)
 
 
-def protocol_for(experiment: Experiment, data_root: str | None) -> tuple[str, str]:
-    """Return `fair`, or the largest possible protocol with a sentence about the reason."""
-    fair = experiment.fixed().with_values({"objective.protocol": FAIR, "fold": 0})
-    train = training_images(fair, data_root)
-    if only := getattr(train, "protocol", ""):
-        return str(only), f"{train.name} has classes for protocol {only} alone, so that is checked"
-    classes = train.num_classes
-    possible = {
-        name: parts
-        for name, parts in splits.PARTITIONS.items()
-        if 2 * parts <= classes and parts <= splits.PARTITIONS[FAIR]
-    }
-    if not possible:
-        raise UserError(
-            f"a check needs {splits.FEWEST} classes to train on; {train.name} has {classes}. Add classes."
-        )
-    best = max(possible, key=possible.__getitem__)
-    needed = 2 * splits.PARTITIONS[FAIR]
-    note = f"{classes} training classes are too few for protocol fair ({needed}): {best} is used"
-    return best, "" if best == FAIR else note
+def _with_patience(
+    request: CheckRequest, protocol: str, previous: CheckPlan | None = None
+) -> tuple[CheckRequest, str]:
+    """Return the request with the patience of its protocol, and a note when it has changed.
+
+    A check that an older version began keeps the patience it has.
+    """
+    begun = {each.digest for each in previous.configurations} if previous else set()
+    if request.own_patience or any(each.digest in begun for each in request.configurations):
+        return request, ""
+    configurations, note = with_patience_of(protocol, request.configurations)
+    return replace(request, configurations=tuple(configurations)), note
 
 
 def text_digest(text: str) -> str:

@@ -19,6 +19,8 @@ from dmltune.check.document import CheckDocument
 from dmltune.check.measurements import measured
 from dmltune.check.plan import ROLE, CheckPlan, CheckRequest, PreparedCheck
 from dmltune.check.progress import CheckProgress
+from dmltune.check.protocols import reads_test_classes
+from dmltune.check.validation_scores import validated
 from dmltune.core.threads import torch_threads
 from dmltune.errors import UserError
 from dmltune.ledger import Ledger, LedgerEntry
@@ -98,29 +100,38 @@ class _Session:
         series = RunSeries(self.locations, request.name, request.space_name, plan.first(), fingerprint, ROLE)
         series.parent.tag({tags.CHECKED: request.study})
         with closed_on_error(series.close):
-            opened = open_test(
-                plan.first(),
-                self.locations,
-                kind=request.kind,
-                study=request.study,
-                why=request.why,
-                check=request.name,
-                configurations=[each.digest for each in plan.configurations],
-                run_ids=[series.parent.run_id],
-            )
-            document = self._document(opened, tuple(ledger.entries(request.study)), seen_before)
+            opened = self._open_test(series) if reads_test_classes(plan.protocol) else None
+            openings = tuple(ledger.entries(request.study)) if opened else ()
+            document = self._document(opened, fingerprint, openings, seen_before)
             artifacts.write_openings(document, folder, series.tracker, series.parent.run_id)
             failed, stopped = self._train(series, opened)
             document = replace(document, failed=failed, stopped=stopped)
             if not stopped:
-                with torch_threads(threads_of(usable_cores())):
-                    document = measured(document, plan, series, opened.images, request.search, self.log)
-                artifacts.log_figures(document, series.tracker, series.parent.run_id)
+                if opened is None:
+                    document = validated(document, plan, series)
+                else:
+                    with torch_threads(threads_of(usable_cores())):
+                        document = measured(document, plan, series, opened.images, request.search, self.log)
+                    artifacts.log_figures(document, series.tracker, series.parent.run_id)
                 artifacts.write(document, folder, series.tracker, series.parent.run_id)
         series.close(CONTINUES if stopped else "")
         return CheckResult(document, folder)
 
-    def _train(self, series: RunSeries, opened: OpenedTest) -> tuple[dict[str, str], bool]:
+    def _open_test(self, series: RunSeries) -> OpenedTest:
+        request, plan = self.request, self.plan
+        warning = request.warning(plan.protocol)
+        return open_test(
+            plan.first(),
+            self.locations,
+            kind=request.kind,
+            study=request.study,
+            why="; ".join(filter(None, (request.why, warning))),
+            check=request.name,
+            configurations=[each.digest for each in plan.configurations],
+            run_ids=[series.parent.run_id],
+        )
+
+    def _train(self, series: RunSeries, opened: OpenedTest | None) -> tuple[dict[str, str], bool]:
         """Return member → reason of its failure, and whether training was stopped before its end."""
         members = {member.name: member for member in self.plan.members()}
         left = {name: member for name, member in members.items() if series.result(name) is None}
@@ -133,7 +144,7 @@ class _Session:
         steps = {name: experiment.max_steps for name, experiment in experiments.items()}
         progress = CheckProgress(steps, len(members) - len(left), metric, self.log)
         with worker_pool(self.resources, self.log) as pool:
-            for name, run, report in series.train(pool, experiments, opened.entry):
+            for name, run, report in series.train(pool, experiments, opened.entry if opened else None):
                 if report.failure:
                     failed[name] = report.failure
                 elif report.finished:
@@ -148,7 +159,11 @@ class _Session:
         return failed, any(series.result(name) is None and name not in failed for name in left)
 
     def _document(
-        self, opened: OpenedTest, openings: tuple[LedgerEntry, ...], seen_before: bool
+        self,
+        opened: OpenedTest | None,
+        fingerprint: str,
+        openings: tuple[LedgerEntry, ...],
+        seen_before: bool,
     ) -> CheckDocument:
         """Return the parts of the document that do not come from the trainings."""
         versions = version_tags()
@@ -156,8 +171,8 @@ class _Session:
             name=self.request.name,
             search=self.request.search.name if self.request.search else "",
             space_name=self.request.space_name,
-            data=opened.entry.data,
-            fingerprint=opened.entry.fingerprint,
+            data=self.plan.first().data.name,
+            fingerprint=opened.entry.fingerprint if opened else fingerprint,
             protocol=self.plan.protocol,
             folds=self.plan.folds,
             repeats=self.plan.repeats,
@@ -168,6 +183,7 @@ class _Session:
             planned_models=len(self.plan.members()),
             openings=openings,
             seen_before=seen_before,
-            warning=self.request.warning,
+            warning=self.request.warning(self.plan.protocol),
+            validation_only=opened is None,
             baseline_search=self.request.baseline_search,
         )

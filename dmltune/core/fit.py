@@ -107,10 +107,18 @@ def _measure(run: Run) -> dict[str, float]:
     _check_finite(run, float(emb_ND.sum()), "embedding")
     values = dict.fromkeys(MEASURES, 0.0)
     if collectives.rank() == 0:
-        metrics = retrieval_metrics(emb_ND, labels_N)
+        metrics = retrieval_metrics(*_sides(run, emb_ND, labels_N))
         metrics["covering_radius"] = covering_radius(emb_ND, labels_N)
         values = {name: metrics[name] for name in MEASURES}
     return {name: collectives.broadcast_number(value) for name, value in values.items()}
+
+
+def _sides(run: Run, emb_ND: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Return points and labels of the queries, then those of the gallery, or None where all are both."""
+    if (queries_N := run.feed.queries_N) is None:
+        return emb_ND, labels_N, None, None
+    queries_N = queries_N.to(emb_ND.device)
+    return emb_ND[queries_N], labels_N[queries_N], emb_ND[~queries_N], labels_N[~queries_N]
 
 
 @torch.no_grad()

@@ -66,16 +66,25 @@ def nearest_neighbours(
 
 @torch.no_grad()
 def blocks(
-    query: Tensor, gallery: Tensor | None, depth_Q: Tensor, *, distances: bool = False, sharded: bool = False
+    query: Tensor,
+    gallery: Tensor | None,
+    depth_Q: Tensor,
+    *,
+    own_Q: Tensor | None = None,
+    distances: bool = False,
+    sharded: bool = False,
 ) -> Iterator[Block]:
-    """Yield every query once, in blocks of any order, with as many neighbours as its depth."""
+    """Yield every query once, in blocks of any order, with as many neighbours as its depth.
+
+    `own_Q`: the place of each query in the gallery, which is no neighbour of it (−1: it has none).
+    """
     if sharded and collectives.world_size() > 1:
         yield from _sharded(query, gallery, depth_Q)
     elif gallery is None:
         own_Q = torch.arange(len(query), device=query.device)
         yield from _Search(query, query, depth_Q, own_Q, together=True).blocks(distances)
     else:
-        own_Q = torch.full_like(depth_Q, -1)
+        own_Q = torch.full_like(depth_Q, -1) if own_Q is None else own_Q
         yield from _Search(query, gallery, depth_Q, own_Q).blocks(distances)
 
 

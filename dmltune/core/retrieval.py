@@ -3,7 +3,8 @@
 Q queries (of one block, inside), K neighbours, C classes in the order of their labels; R_Q is the number of
 gallery points with the label of a query.
 Neighbours are ranked by Euclidean distance in float64, ties by the lower gallery index, down to the larger of
-the query's own R and the largest k.
+the query's own R and the largest k up to SHALLOW. Only recall at a larger k needs deeper ranks, and only of
+queries without a match so far: they are searched again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torch import Tensor
 
 from dmltune.core import collectives
 from dmltune.core.neighbours import blocks
+
+SHALLOW = 16
 
 
 @dataclass(frozen=True)
@@ -96,15 +99,39 @@ def query_figures(
     figures = torch.zeros(3, count, dtype=torch.float64, device=device)
     recall_QK = torch.zeros(count, len(ks), dtype=torch.bool, device=device)
     nearest_Q = torch.full((count,), -1, device=device)
-    for block in blocks(query, None if alone else gallery, R_Q.clamp(min=max([*ks, 1])), sharded=sharded):
+    depth = max([k for k in ks if k <= SHALLOW or sharded], default=1)
+    for block in blocks(query, None if alone else gallery, R_Q.clamp(min=depth), sharded=sharded):
         rows, near_QK = block.row_Q, block.index_QK
         same_QK = (labels_G[near_QK.clamp(min=0)] == query_labels[rows].unsqueeze(1)) & (near_QK >= 0)
         figures[:, rows] = _figures(same_QK, R_Q[rows])
         for place, k in enumerate(ks):
             recall_QK[rows, place] = same_QK[:, :k].any(1)
         nearest_Q[rows] = near_QK[:, 0]
+    if max(ks, default=0) > depth:
+        missed = ((R_Q > 0) & ~recall_QK[:, list(ks).index(max(ks))]).nonzero().squeeze(1)
+        _search_deeper(recall_QK, missed, query, query_labels, None if alone else gallery, labels_G, ks)
     average_precision_Q, precision_at_1_Q, r_precision_Q = figures
     return QueryFigures(average_precision_Q, precision_at_1_Q, r_precision_Q, recall_QK, R_Q > 0, nearest_Q)
+
+
+def _search_deeper(
+    recall_QK: Tensor,
+    missed: Tensor,
+    query: Tensor,
+    query_labels: Tensor,
+    gallery: Tensor | None,
+    labels_G: Tensor,
+    ks: Sequence[int],
+) -> None:
+    """Complete the recall of the queries `missed`, which have no match among the neighbours known so far."""
+    own_Q = missed if gallery is None else torch.full_like(missed, -1)
+    depth_Q = torch.full_like(missed, max(ks))
+    gallery = query if gallery is None else gallery
+    for block in blocks(query[missed], gallery, depth_Q, own_Q=own_Q):
+        rows, near_QK = missed[block.row_Q], block.index_QK
+        same_QK = (labels_G[near_QK.clamp(min=0)] == query_labels[rows].unsqueeze(1)) & (near_QK >= 0)
+        for place, k in enumerate(ks):
+            recall_QK[rows, place] = same_QK[:, :k].any(1)
 
 
 @torch.no_grad()

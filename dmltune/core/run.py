@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dmltune.core.ema import Ema
 from dmltune.core.objective import Objective
+from dmltune.core.plateau import Plateau
 from dmltune.errors import UserError, nearest
 
 PRECISIONS = ("float32", "bfloat16", "auto")
@@ -40,7 +41,7 @@ class Schedule:
     """When to validate, to lower the learning rates and to stop.
 
     `patience` counts validations without improvement. From the step of each milestone on, learning rates are
-    multiplied by `decay`.
+    multiplied by `decay`; so they are after every `plateau` validations without improvement.
     """
 
     max_steps: int
@@ -50,6 +51,7 @@ class Schedule:
     mode: Literal["max", "min"] = "max"
     milestones: tuple[int, ...] = ()
     decay: float = 0.1
+    plateau: int | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in MEASURES:
@@ -105,6 +107,10 @@ class BatchSource(Protocol):
     @property
     def num_classes(self) -> int: ...
 
+    @property
+    def queries_N(self) -> Tensor | None:
+        """Which validation images are queries, the others being the gallery; None: each image is both."""
+
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return this rank's slice of a step's batch, equally long on all ranks: (images_B3HW, labels_B)."""
 
@@ -130,6 +136,7 @@ class Run:
         self.options = options or Options()
         self.ema = Ema(objective.embedder, self.options.ema)
         self.precision = "float32"
+        self.plateau = Plateau(schedule.plateau)
         self._rates = [float(group["lr"]) for group in optimizer.param_groups]
         self.device = next(objective.embedder.parameters()).device
         self.started = False
@@ -161,8 +168,9 @@ class Run:
         return "patience" if patience is not None and self.validations_without_improvement >= patience else ""
 
     def set_rates(self) -> None:
-        """Set the learning rates of the coming step, a function of the step: resuming needs no state."""
+        """Set the learning rates of the coming step: lr · decay^(milestones passed + reductions)."""
         passed = sum(self.step >= milestone for milestone in self.schedule.milestones)
+        passed += self.plateau.reductions
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * self.schedule.decay**passed
 
@@ -183,7 +191,9 @@ class Run:
         """Copy the validated weights if the score is the best so far; begin the next interval."""
         self.metrics = metrics
         score = metrics[self.schedule.metric]
-        if self.sign * score > self.sign * self.best_score:
+        improved = self.sign * score > self.sign * self.best_score
+        self.plateau.count_validation(improved)
+        if improved:
             self.best_score, self.best_step, self.validations_without_improvement = score, self.step, 0
             self.best_weights = _copy(self.objective.embedder.state_dict())
         else:
@@ -229,6 +239,7 @@ class Run:
         meta = {name: getattr(self, name) for name in _COUNTERS}
         meta["best_score"] = self.best_score if self.best_weights else None
         meta["loss_since"] = float(self._loss_since)
+        meta["plateau"] = self.plateau.state()
         meta["optimizer"] = {"groups": packed["param_groups"], "numbers": numbers}
         return _copy(tensors), meta
 
@@ -244,6 +255,7 @@ class Run:
         if meta["best_score"] is not None:
             self.best_score = meta["best_score"]
         self._loss_since.fill_(meta["loss_since"])
+        self.plateau.restore(meta.get("plateau", [0, 0]))  # a checkpoint of an older version has none
         torch.set_rng_state(tensors["generator.cpu"].cpu())
         if self.device.type == "cuda" and "generator.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["generator.cuda"].cpu(), self.device)

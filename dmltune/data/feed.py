@@ -72,6 +72,12 @@ class ImageFeed:
         """The number of training images of each class, (num_classes,)."""
         return np.bincount(self._labels_N)
 
+    @property
+    def queries_N(self) -> Tensor | None:
+        """Which validation images are queries; None where each is query and gallery."""
+        query_N = self._images.query_N
+        return None if query_N is None else torch.from_numpy(query_N[self._validation_N])
+
     def batch(self, step: int) -> Batch:
         """Return this rank's contiguous share of the batch of `step`."""
         pending = self._pending.pop(step, None)

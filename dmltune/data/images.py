@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -42,6 +42,7 @@ class ImageSet:
     key: str = ""
     query_N: NDArray[np.bool_] | None = None  # query, or else gallery; None: every image is both
     skipped: tuple[str, ...] = ()  # paths in the lists that were left out
+    smaller_lists: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # test lists within this one
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -81,6 +82,7 @@ class ImageSet:
             reader=lambda indices, side: self.reader(chosen_N[indices], side),
             category_N=None if self.category_N is None else self.category_N[chosen_N],
             query_N=None if self.query_N is None else self.query_N[chosen_N],
+            smaller_lists={name: part_N[chosen_N] for name, part_N in self.smaller_lists.items()},
         )
 
 

@@ -92,7 +92,7 @@ class Monitored(ImageSet):
 def monitored(train: ImageSet, test: ImageSet) -> Monitored:
     """Join the training half and the test half, which is validated on.
 
-    Every image is both query and gallery, also where the test half has separate queries (In-Shop).
+    Where the test half has separate queries (In-Shop, VehicleID), validation has them too.
     """
     first = len(train)
 
@@ -102,6 +102,9 @@ def monitored(train: ImageSet, test: ImageSet) -> Monitored:
         test_images = iter(test.reader(indices[~is_train] - first, side))
         return [next(train_images if from_train else test_images) for from_train in is_train]
 
+    query_N = None
+    if test.query_N is not None:
+        query_N = np.concatenate([np.zeros(first, dtype=bool), test.query_N])
     names, category_N = _categories(train, test)
     return Monitored(
         train.name,
@@ -114,6 +117,7 @@ def monitored(train: ImageSet, test: ImageSet) -> Monitored:
         names,
         train.margin,
         f"{train.key}-{test.key}" if train.key and test.key else "",
+        query_N,
         skipped=(*train.skipped, *test.skipped),
         trained=train.num_classes,
     )

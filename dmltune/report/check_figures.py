@@ -64,10 +64,11 @@ def every_model(document: CheckDocument) -> Markup:
     """Draw every model's score, and beside them mean and interval; lines join one fold and seed."""
     metric = document.metric
     rows = [row for row in document.configurations if row.models]
+    measured = "validation" if document.validation_only else "test"
     places: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for at, row in enumerate(rows):
         for model in row.models:
-            score = say.known(model.test.get(metric))
+            score = say.known(document.score(model, metric))
             if score is not None:
                 aside = 0.06 * (model.fold - (document.folds - 1) / 2)
                 places.setdefault((model.fold, model.seed), []).append((at + aside, 100 * score))
@@ -87,7 +88,7 @@ def every_model(document: CheckDocument) -> Markup:
                 axis.errorbar(at + 0.3, 100 * mean, error, fmt="_", color="#222222", ms=9, capsize=3, lw=1.4)
         axis.set_xticks(range(len(rows)), [broken(row) for row in rows])
         axis.set_xlim(-0.5, len(rows) - 0.5)
-        axis.set_ylabel(f"test {formatting.metric_name(metric)}, %")
+        axis.set_ylabel(f"{measured} {formatting.metric_name(metric)}, %")
         axis.grid(axis="y", **GRID)
 
     return figures.svg(draw, 2.9, "the score of every model by configuration") if places else NONE

@@ -150,6 +150,9 @@ def dim_of(document: CheckDocument) -> int | None:
 
 def measured_on(document: CheckDocument) -> str:
     """`36 models were trained on classes of cub and measured on …`; nothing before a measurement."""
+    if document.validation_only:
+        count, data = count_models(document), document.data
+        return f"{count} models of {data}, measured on validation classes; no test class was read."
     if not document.test_images:
         return ""
     images, classes = document.test_images, document.test_classes

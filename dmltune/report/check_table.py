@@ -30,7 +30,7 @@ def check_table(document: CheckDocument) -> list[RenderableType]:
         parts += ["", *(part for text in cautions for part in lines(text, "bold red"))]
     if not document.configurations:
         return [*parts, "", say.headline(document)]
-    parts += ["", _scores(document), "", *_verdicts(document), ""]
+    parts += ["", _scores(document), *_clusterings(document), "", *_verdicts(document), ""]
     if selection := say.selection(document):
         parts += [*lines(selection), ""]
     if document.failed:
@@ -41,7 +41,8 @@ def check_table(document: CheckDocument) -> list[RenderableType]:
 def _scores(document: CheckDocument) -> Table:
     metric, dim = document.metric, say.dim_of(document)
     table = grid(width=WIDTH)
-    table.add_column("test classes", ratio=1, overflow="fold")
+    measured = "validation classes" if document.validation_only else "test classes"
+    table.add_column(measured, ratio=1, overflow="fold")
     table.add_column("models", justify="right", no_wrap=True)
     table.add_column(f"{formatting.metric_name(metric)} %", justify="right", no_wrap=True)
     table.add_column(f"{say.level(document)} CI", no_wrap=True, min_width=11)
@@ -61,6 +62,20 @@ def _scores(document: CheckDocument) -> Table:
             precision,
         )
     return table
+
+
+def _clusterings(document: CheckDocument) -> list[RenderableType]:
+    """Return NMI and F1 of k-means, when they were measured."""
+    if not any("nmi" in row.single for row in document.configurations):
+        return []
+    table = grid(width=WIDTH)
+    table.add_column(f"k-means, {document.test_classes:,} clusters", ratio=1, overflow="fold")
+    table.add_column("NMI %", justify="right", no_wrap=True)
+    table.add_column("F1 %", justify="right", no_wrap=True)
+    for row in document.configurations:
+        figures = (row.single.get(name) for name in ("nmi", "f1"))
+        table.add_row(line(row.name), *(formatting.percent(each.mean if each else None) for each in figures))
+    return ["", table]
 
 
 def _verdicts(document: CheckDocument) -> list[RenderableType]:

@@ -12,13 +12,23 @@ from dmltune.errors import printable
 if TYPE_CHECKING:
     from dmltune.search.state import TrialRecord
 
-METRICS = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "r_precision": "R-precision"}
+METRICS = {
+    "map_at_r": "MAP@R",
+    "precision_at_1": "P@1",
+    "r_precision": "R-precision",
+    "nmi": "NMI",
+    "f1": "F1",
+}
+TEST_LISTS = ("small_", "medium_")  # figures within a smaller test list (VehicleID)
 ROLES = {"reference": "reference", "baseline": "baseline", "search": ""}
 STATES = {"complete": "done", "interrupted": "stopped"}
 
 
 def metric_name(metric: str) -> str:
-    """`map_at_r` → `MAP@R`, `recall_at_4` → `R@4`."""
+    """`map_at_r` → `MAP@R`, `recall_at_4` → `R@4`, `small_recall_at_1` → `small R@1`."""
+    for name in TEST_LISTS:
+        if metric.startswith(name):
+            return f"{name[:-1]} {metric_name(metric.removeprefix(name))}"
     if metric.startswith("recall_at_"):
         return f"R@{metric.removeprefix('recall_at_')}"
     return METRICS.get(metric, metric)

@@ -15,8 +15,9 @@ from dmltune.report.terminal import grid, line, lines
 Document = Mapping[str, Any]
 THEIR_PROTOCOL = {
     "fair": "models chosen on held-out training classes",
-    "tuning": "figures of validation classes, 1/5 of the training half",
-    "conventional": "theirs: conventional protocol, all training classes and no validation classes",
+    "tuning": "figures of validation classes, 1/5 of the training half; no test class is read",
+    "conventional": "conventional protocol, theirs and ours: all training classes are trained on, and "
+    "training is monitored and stopped on the test classes",
     "verification": "pairs of images of people",
     "facts": "",
 }
@@ -35,11 +36,25 @@ def paper_table(document: Document) -> list[RenderableType]:
     parts.append("")
     for reason, mark in marks.items():
         parts += lines(f"{mark} {reason}", "dim", rest="    ")
-    for note in document["notes"]:
+    for note in [*_conventions(document), *document["notes"]]:
         parts += lines(f"· {note}", "dim", rest="  ")
     for study in document["studies"]:
         parts += _study(study)
     return [*parts, *lines(_summary(document))]
+
+
+def _conventions(document: Document) -> list[str]:
+    """Return how ours is made of its models, and the meaning of ±."""
+    notes = []
+    if document["folds"] and document["repeats"]:
+        design = _design(document)
+        which = ", of which the best is reported" if document["reported"] == "best" else ""
+        notes.append(f"a row of theirs, and of ours: {design}{which}")
+    if any(cell["spread"] is not None for cell in document["cells"]):
+        notes.append("±: the standard deviation over all collections of one model of each fold")
+    elif any(_half(cell) is not None for cell in document["cells"]):
+        notes.append("± of ours: half of the 95 % confidence interval")
+    return notes
 
 
 def _block(document: Document, data: Document, marks: Mapping[str, str]) -> list[RenderableType]:
@@ -89,6 +104,8 @@ def figure(value: float | None, spread: float | None, document: Document) -> str
 
 
 def _half(cell: Document) -> float | None:
+    if cell["spread"] is not None:
+        return float(cell["spread"])
     return None if cell["low"] is None or cell["high"] is None else (cell["high"] - cell["low"]) / 2
 
 
@@ -109,7 +126,7 @@ def _study(study: Document) -> list[RenderableType]:
     """Return what was run, how it differs from the table's settings, and the first failures."""
     if study["state"] == "not run":
         return []
-    design = f"{study['protocol']} protocol, {study['folds']} folds × {study['repeats']} repeats"
+    design = f"{study['protocol']} protocol, {_design(study)}"
     origin = f"run {study['run_id']}, commit {study['commit']}, data {study['fingerprint']}"
     parts = [(f"{study['study']}: {design}, {origin}", "dim")]
     if study["changes"]:
@@ -120,6 +137,12 @@ def _study(study: Document) -> list[RenderableType]:
     for member, reason in list((study["failed"] or {}).items())[:3]:
         parts.append((f"  {member} failed: {formatting.first_line(reason)}", "red"))
     return [part for text, style in parts for part in lines(text, style, rest="  ")]
+
+
+def _design(counted: Document) -> str:
+    """Return `4 folds × 1 repeat`."""
+    nouns = [(counted["folds"], "fold"), (counted["repeats"], "repeat")]
+    return " × ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in nouns)
 
 
 def _presence(data: Document, has_results: bool) -> str:

@@ -36,6 +36,7 @@ def _is_override(text: str) -> str:
 
 Overrides = list[Annotated[str, AfterValidator(_is_override)]]
 Printed = float | int | str | None
+Facts = dict[str, Any]  # dotted key → value as printed (printed_settings.py)
 
 
 class PaperColumn(Section):
@@ -53,12 +54,14 @@ class DataSet(Section):
     name: str = Field(min_length=1)
     space: str = Field(min_length=1)
     overrides: Overrides = []
+    setting: Facts = {}
     columns: dict[str, PaperColumn] = {}
 
 
 class Part(Section):
     about: str = ""
     overrides: Overrides = []
+    setting: Facts = {}
 
 
 class PaperRow(Section):
@@ -69,6 +72,7 @@ class PaperRow(Section):
     as_: str = Field(default="", alias="as")
     overrides: Overrides = []
     on: dict[str, Overrides] = {}
+    setting: Facts = {}
     quoted: bool = False
     cannot: str = ""
     note: str = ""
@@ -78,12 +82,22 @@ class PaperRow(Section):
 class Table(Section):
     """`cannot`: why no row can be trained. `trainings`: the table whose trainings are shown.
 
-    `protocol` is that of the print. Ours is that of a check, which reads no test class while it trains.
+    Under `protocol`, with `folds` × `repeats` models a row, the print was made and ours is trained; without
+    them all folds and 3 repeats. `reported` says which of the repeats is printed, their mean or the best, and
+    `plus_minus` that ± is the standard deviation of collections of one model a fold. `setting` and `methods`
+    state what the paper says of its trainings, `unsaid` the keys about which it says nothing.
     """
 
     about: str = ""
     source: str = Field(min_length=1)
     protocol: Literal["fair", "tuning", "conventional", "verification", "facts"]
+    folds: int | None = Field(default=None, ge=1)
+    repeats: int | None = Field(default=None, ge=1)
+    reported: Literal["mean", "best"] = "mean"
+    plus_minus: Literal["", "collections"] = ""
+    setting: Facts = {}
+    methods: dict[str, Facts] = {}
+    unsaid: list[str] = []
     unit: Unit = "percent"
     cannot: str = ""
     trainings: str = ""

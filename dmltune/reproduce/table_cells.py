@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ class OurCell:
     ours: Figure = None
     low: Figure = None
     high: Figure = None
+    spread: Figure = None  # after ±, where the print has the same
     models: int = 0
     study: str = ""
     reason: str = ""
@@ -41,6 +43,10 @@ def document(
         "about": table.about,
         "source": table.source,
         "protocol": table.protocol,
+        "folds": source.folds,
+        "repeats": source.repeats,
+        "reported": table.reported,
+        "plus_minus": table.plus_minus,
         "unit": table.unit,
         "digits": digits(table),
         "notes": list(table.notes),
@@ -108,7 +114,7 @@ class _View:
         result = result_of(check, row)
         if check is None or result is None:
             return OurCell(state="data missing" if away else "not run", reason=away)
-        return _cell_of(cell, check, result)
+        return _cell_of(self._selection.table, cell, check, result)
 
     def gain(self, row: str, data: str) -> dict[str, Any] | None:
         """Return the difference to the row's baseline, theirs as printed, ours as paired."""
@@ -165,23 +171,31 @@ class _View:
         return self._checks.get(table_studies.study_name(self._selection.prefix, data, baseline))
 
 
-def _cell_of(cell: PaperCell, check: FinishedCheck, result: ConfigurationResult) -> OurCell:
+def _cell_of(table: Table, cell: PaperCell, check: FinishedCheck, result: ConfigurationResult) -> OurCell:
     models, planned = len(result.models), check.document.folds * check.document.repeats
     if not models:
         member = re.compile(rf"{re.escape(result.key)}-fold\d+-seed\d+")
         failed = [reason for name, reason in check.document.failed.items() if member.fullmatch(name)]
         return OurCell(study=check.name, state="failed" if failed else "not run", reason="".join(failed[:1]))
-    ours, low, high = _figure(cell, result)
+    ours, low, high = _figure(table, cell, result)
+    spread = _spread(cell, result) if table.plus_minus else None
     state, reason = "done", ""
     if ours is None:
         state, reason = "not measured", f"a check does not measure {cell.column}"
     elif models < planned:
         state, reason = "partly", f"{models} of {planned} models"
-    return OurCell(ours, low, high, models, check.name, reason, state)
+    return OurCell(ours, low, high, spread, models, check.name, reason, state)
 
 
-def _figure(cell: PaperCell, result: ConfigurationResult) -> tuple[Figure, Figure, Figure]:
-    """Return our figure and the ends of its interval, as far as they are known."""
+def _figure(table: Table, cell: PaperCell, result: ConfigurationResult) -> tuple[Figure, Figure, Figure]:
+    """Return our figure and the ends of its interval, as far as they are known.
+
+    Where the print has the best of the repeats, all figures are those of the model with the best score in
+    the monitoring; an interval has no meaning then.
+    """
+    if table.reported == "best" and cell.score == "single":
+        best = max(result.models, key=lambda model: model.validation or 0.0)
+        return best.test.get(cell.metric), None, None
     if cell.score in ("single", "ensemble"):
         figure = getattr(result, cell.score).get(cell.metric)
         return (figure.mean, figure.low, figure.high) if figure else (None, None, None)
@@ -190,9 +204,31 @@ def _figure(cell: PaperCell, result: ConfigurationResult) -> tuple[Figure, Figur
     return (statistics.fmean(known) if known else None), None, None
 
 
+def _spread(cell: PaperCell, result: ConfigurationResult) -> Figure:
+    """Return the standard deviation over all collections of one model of each fold.
+
+    Of `ensemble` the figures of the collections; of `single` their models' mean. F folds with R repeats: the
+    mean has the variance Σ_f σ_f²/F² over all K = R^F collections, times K/(K − 1) as for a sample.
+    """
+    if cell.score == "ensemble":
+        figure = result.ensemble.get(cell.metric)
+        return figure.sd if figure else None
+    by_fold: dict[int, list[float]] = {}
+    for model in result.models:
+        if (score := model.test.get(cell.metric)) is not None:
+            by_fold.setdefault(model.fold, []).append(score)
+    collections = math.prod(map(len, by_fold.values()))
+    if cell.score != "single" or collections < 2:
+        return None
+    variance = sum(statistics.pvariance(scores) for scores in by_fold.values()) / len(by_fold) ** 2
+    return math.sqrt(variance * collections / (collections - 1))
+
+
 def changes(source: Table, study: TableCheck, check: FinishedCheck) -> dict[str, Any]:
     """Return dotted key → value of what was trained otherwise than the table says."""
     changed: dict[str, Any] = {}
+    if check.document.protocol != source.protocol:
+        changed["protocol"] = check.document.protocol
     for row in study.rows:
         result = result_of(check, row)
         own = values_of(source.overrides_of(row, study.data))

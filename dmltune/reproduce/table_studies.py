@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from dmltune.check.configurations import Configuration
+from dmltune.check.plan import CheckRequest
 from dmltune.data import catalog
 from dmltune.errors import UserError
 from dmltune.experiment.files import places
 from dmltune.experiment.problems import near_or_list, show
 from dmltune.reproduce.paper_tables import Table, experiment_of, load_table, load_trainings, values_of
+from dmltune.reproduce.printed_settings import deviations
 from dmltune.resources import Locations, Resources
 
 FACTS = "facts"
+CLUSTERING = ("nmi", "f1")
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def run_table(
 
     A study without its data set or weights is refused; the others run.
     """
-    from dmltune.check.plan import CheckRequest, prepare_check
+    from dmltune.check.plan import prepare_check
     from dmltune.check.session import run_check
 
     outcome, table = TableOutcome(), selection.source
@@ -150,17 +153,10 @@ def run_table(
             outcome.refused[study.name] = reason
             continue
         log(f"{study.name}: {', '.join(study.rows)} on {table.data[study.data].name}")
-        request = CheckRequest(
-            name=study.name,
-            configurations=tuple(chosen),
-            baseline=key_of(study.baseline),
-            space_name=table.data[study.data].space,
-            study=study.name,
-            why=f"table {selection.name}, {study.data}: {', '.join(study.rows)}",
-            kind="reproduce",
-            repeats=repeats,
-            folds=folds,
-        )
+        for row, own in zip(study.rows, chosen, strict=True):
+            if lines := deviations(table, row, study.data, own.experiment):
+                log(f"{row} is not as printed: {'; '.join(lines)}")
+        request = request_of(selection, study, chosen, repeats, folds)
         try:
             result = run_check(prepare_check(request, locations), resources, locations, log)
         except UserError as error:
@@ -176,6 +172,35 @@ def run_table(
         more = f" (and {len(reasons) - 1} other reasons)" if len(reasons) > 1 else ""
         raise UserError(f"nothing could be trained: {reasons[0]}{more}")
     return outcome
+
+
+def request_of(
+    selection: TableSelection,
+    study: TableCheck,
+    chosen: Sequence[Configuration],
+    repeats: int | None = None,
+    folds: int | None = None,
+) -> CheckRequest:
+    """Return the check of a study, under the table's protocol and with its folds and repeats.
+
+    Protocol fair gives way to a smaller one where there are too few classes.
+    """
+    table = selection.source
+    columns = selection.table.columns_of(study.data).values()
+    return CheckRequest(
+        name=study.name,
+        configurations=tuple(chosen),
+        baseline=key_of(study.baseline),
+        space_name=table.data[study.data].space,
+        study=study.name,
+        why=f"table {selection.name}, {study.data}: {', '.join(study.rows)}",
+        kind="reproduce",
+        repeats=repeats or table.repeats,
+        folds=folds or table.folds,
+        protocol="" if table.protocol == "fair" else table.protocol,
+        own_patience=True,
+        clustering=any(column.metric in CLUSTERING for column in columns),
+    )
 
 
 def configurations(

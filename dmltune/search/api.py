@@ -19,6 +19,7 @@ from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
+from dmltune.train.test_access import record_monitoring
 
 
 def search(
@@ -63,6 +64,7 @@ def search(
                 records.interrupt(number, reason)
             parent.interrupt(reason)
 
+        record_monitoring(experiment, locations, name)
         with closed_on_error(interrupt):
             from dmltune.search.tuning import run_trials
 

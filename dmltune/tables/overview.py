@@ -19,6 +19,7 @@ import numpy as np
 
 from dmltune.check.comparison import compare_scores, holm
 from dmltune.check.document import CheckDocument, ConfigurationResult
+from dmltune.check.protocols import reads_test_classes
 from dmltune.errors import UserError, readable
 from dmltune.experiment.problems import near_or_list
 from dmltune.report.summary import warning
@@ -145,7 +146,7 @@ def _cells(check: FinishedCheck, metrics: Sequence[str], ensemble: bool) -> list
             scores={
                 (model.fold, model.seed): value
                 for model in result.models
-                if (value := model.test.get(metric)) is not None
+                if (value := document.score(model, metric)) is not None
             },
             seen_before=document.seen_before,
         )
@@ -188,7 +189,9 @@ def _titles(columns: Sequence[OverviewColumn]) -> dict[OverviewColumn, str]:
     protocols = Counter((data, protocol) for data, protocol, _ in sets)
     titles = {}
     for column in columns:
-        more = [column.protocol] if names[column.data] > 1 or warning(column.protocol) else []
+        distinct = names[column.data] > 1 or warning(column.protocol)
+        more = [column.protocol] if distinct and reads_test_classes(column.protocol) else []
+        more += [] if reads_test_classes(column.protocol) else [f"{column.protocol}, validation classes"]
         more += [column.fingerprint[:6]] if protocols[column.data, column.protocol] > 1 else []
         titles[column] = column.data + (f" ({', '.join(more)})" if more else "")
     return titles

@@ -18,6 +18,7 @@ from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import threads_of, usable_cores
+from dmltune.train.test_access import record_monitoring
 from dmltune.train.trial import run_trial
 
 
@@ -44,6 +45,7 @@ def train(
     fingerprint = validate_experiment(experiment, locations, workers)
     trained = experiment.reference_experiment()
     with claim_name(locations.store, name, experiment, fingerprint):
+        record_monitoring(trained, locations, name)
         folder = training_folder(locations.store, name)
         order = Order.of(name, trained, folder, locations, threads or threads_of(usable_cores()))
         reports = _here(order) if workers == 1 else _in_workers(order, resources)

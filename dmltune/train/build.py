@@ -30,26 +30,39 @@ SPLIT_SEED = 0  # of the protocol, not of the trial: all trials are validated on
 
 @lru_cache(maxsize=4)  # a warm worker reads a data set once
 def training_half(
-    name: str, classes: int | None, data_root: str | None, path: str | None = None, missing: Missing = "error"
+    name: str,
+    classes: int | None,
+    data_root: str | None,
+    path: str | None = None,
+    missing: Missing = "error",
+    test_list: str | None = None,
 ) -> ImageSet:
     """Return the images that `search` and `train` may see: never a test class."""
-    half = catalog.load(name, "train", Path(data_root) if data_root else None, path=path, missing=missing)
+    root = Path(data_root) if data_root else None
+    half = catalog.load(name, "train", root, path=path, missing=missing, test_list=test_list)
     return half.first_classes(classes)
 
 
 @lru_cache(maxsize=2)
 def both_halves(
-    name: str, classes: int | None, data_root: str | None, path: str | None = None, missing: Missing = "error"
+    name: str,
+    classes: int | None,
+    data_root: str | None,
+    path: str | None = None,
+    missing: Missing = "error",
+    test_list: str | None = None,
 ) -> Monitored:
     """Return training and test images, for protocol `conventional` alone."""
-    test = catalog.load(name, "test", Path(data_root) if data_root else None, path=path, missing=missing)
-    return monitored(training_half(name, classes, data_root, path, missing), test.first_classes(classes))
+    root = Path(data_root) if data_root else None
+    test = catalog.load(name, "test", root, path=path, missing=missing, test_list=test_list)
+    train = training_half(name, classes, data_root, path, missing, test_list)
+    return monitored(train, test.first_classes(classes))
 
 
 def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
     chosen = experiment.data
     load = both_halves if experiment.objective.protocol == CONVENTIONAL else training_half
-    images = load(chosen.name, chosen.classes, data_root, chosen.path, chosen.missing)
+    images = load(chosen.name, chosen.classes, data_root, chosen.path, chosen.missing, chosen.test_list)
     return framed(images, chosen.margin)
 
 
@@ -209,6 +222,7 @@ def schedule_of(experiment: Experiment) -> Schedule:
         mode=experiment.objective.mode,
         milestones=experiment.optimizer.milestones,
         decay=experiment.optimizer.decay,
+        plateau=experiment.optimizer.plateau,
     )
 
 

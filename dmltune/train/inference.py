@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,11 +14,13 @@ from dmltune.core import checkpoint
 from dmltune.core.checkpoint import ModelDescription
 from dmltune.core.embedder import Embedder
 from dmltune.core.retrieval import retrieval_metrics
+from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import PHOTO_MARGIN, ImageSet, Indices
 from dmltune.experiment import Experiment
 from dmltune.train.build import build_embedder
 
+Sides = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 # Pixels of a batch on the CPU. Larger maps are fresh pages from the kernel each time, at half the speed.
 CPU_PIXELS = 8 * 160**2
 _PHOTOS = ("cars196", "cub", "inshop", "own", "sop", "vehicleid")  # with a crop margin, in models of format 1
@@ -80,10 +83,36 @@ def embed(
     return torch.cat(points)
 
 
-def retrieval(emb_ND: Tensor, images: ImageSet, indices: Indices) -> dict[str, float]:
-    """Return the metrics of all against all, or of queries against gallery where the data have both."""
-    labels_N = torch.from_numpy(images.labels_N[indices])
+def retrieval(
+    emb_ND: Tensor, images: ImageSet, indices: Indices, ks: Sequence[int] | None = None
+) -> dict[str, float]:
+    """Return the metrics of all against all, or of queries against gallery where the data have both.
+
+    Without `ks` recall is at those of the data set. Metrics of a smaller test list begin with its name.
+    """
+    ks = catalog.recall_ks(images.name) if ks is None else ks
+    return retrieval_metrics(*sides(emb_ND, images, indices), ks=ks) | of_smaller_lists(
+        emb_ND, images, indices, ks
+    )
+
+
+def sides(emb_ND: Tensor, images: ImageSet, indices: Indices) -> Sides:
+    """Return points and labels of the queries, then those of the gallery, or None where all are both."""
+    labels_N = torch.from_numpy(images.labels_N[indices]).to(emb_ND.device)
     if images.query_N is None:
-        return retrieval_metrics(emb_ND, labels_N)
-    query_N = torch.from_numpy(images.query_N[indices])
-    return retrieval_metrics(emb_ND[query_N], labels_N[query_N], emb_ND[~query_N], labels_N[~query_N])
+        return emb_ND, labels_N, None, None
+    query_N = torch.from_numpy(images.query_N[indices]).to(emb_ND.device)
+    return emb_ND[query_N], labels_N[query_N], emb_ND[~query_N], labels_N[~query_N]
+
+
+def of_smaller_lists(
+    emb_ND: Tensor, images: ImageSet, indices: Indices, ks: Sequence[int]
+) -> dict[str, float]:
+    """Return MAP@R and recall within each smaller test list: `small_recall_at_1`."""
+    metrics: dict[str, float] = {}
+    for name, in_list_N in images.smaller_lists.items():
+        places = np.flatnonzero(in_list_N[indices])
+        chosen = retrieval_metrics(*sides(emb_ND[places], images, np.asarray(indices)[places]), ks=ks)
+        shown = ("map_at_r", *(f"recall_at_{k}" for k in ks))
+        metrics |= {f"{name}_{metric}": chosen[metric] for metric in shown}
+    return metrics

@@ -20,18 +20,18 @@ from dmltune.core import collectives
 from dmltune.core.analysis import distance_histograms, geometry
 from dmltune.core.checkpoint import replace_file
 from dmltune.core.embedder import Embedder
-from dmltune.core.retrieval import QueryFigures, mean_figures, query_figures
+from dmltune.core.retrieval import mean_figures, query_figures
+from dmltune.data import catalog
 from dmltune.data.features import Views, stored_maps
 from dmltune.data.images import ImageSet
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.ledger import LedgerEntry
-from dmltune.train.inference import embed, read_embedder
+from dmltune.train.inference import embed, of_smaller_lists, read_embedder, sides
 from dmltune.train.orders import Order
 from dmltune.train.test_access import opened_images
 
 TEST = "test.safetensors"
-KS = (1, 2, 4, 8)
 MAPS = 64  # embedded at a time
 _META = "meta"
 
@@ -50,13 +50,15 @@ def measure_test(order: Order, device: torch.device) -> None:
     embedder, experiment, about = read_embedder(folder / "best")
     emb_ND = _points(embedder, images, experiment, device)
     labels_N = torch.from_numpy(images.labels_N)
-    figures = _figures(emb_ND.to(device), images)
+    ks, everything = catalog.recall_ks(images.name), range(len(images))
+    figures = query_figures(*sides(emb_ND.to(device), images, everything), ks=ks)
+    metrics = mean_figures(figures, ks) | of_smaller_lists(emb_ND.to(device), images, everything, ks)
     edges, positive, negative = distance_histograms(emb_ND.to(device), labels_N.to(device))
     meta = {
         "opening": entry.id,
         "fingerprint": images.fingerprint,
         "step": about.step,
-        "metrics": mean_figures(figures, KS),
+        "metrics": metrics,
         "geometry": geometry(emb_ND, labels_N),
         "distances": {
             "edges": edges.tolist(),
@@ -93,15 +95,6 @@ def _points(embedder: Embedder, images: ImageSet, experiment: Experiment, device
     places = np.arange(len(images))
     parts = np.split(places, range(MAPS, len(places), MAPS))
     return torch.cat([embedder(maps.read(part, np.zeros_like(part)).to(device)).cpu() for part in parts])
-
-
-def _figures(emb_ND: Tensor, images: ImageSet) -> QueryFigures:
-    """Return the figures of every query: all against all, or queries against gallery."""
-    labels_N = torch.from_numpy(images.labels_N).to(emb_ND.device)
-    if images.query_N is None:
-        return query_figures(emb_ND, labels_N, ks=KS)
-    query_N = torch.from_numpy(images.query_N).to(emb_ND.device)
-    return query_figures(emb_ND[query_N], labels_N[query_N], emb_ND[~query_N], labels_N[~query_N], ks=KS)
 
 
 def read_measurement(folder: Path, *names: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

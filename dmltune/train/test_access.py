@@ -1,6 +1,7 @@
 """The test classes. They are read here alone (protocol `conventional` apart), with an entry of the ledger.
 
 `search` and `train` write no entry, so their orders carry none and their workers cannot read a test image.
+Under protocol `conventional` training itself reads them; then the entry says "monitored".
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from dmltune.data import catalog
 from dmltune.data.images import ImageSet, Missing
+from dmltune.data.splits import CONVENTIONAL
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind, Ledger, LedgerEntry
@@ -53,6 +55,13 @@ def open_test(
     return OpenedTest(images, Ledger(locations.store).write(entry))
 
 
+def record_monitoring(experiment: Experiment, locations: Locations, study: str) -> None:
+    """Write an entry for a search or training that is monitored on test classes: protocol conventional."""
+    if experiment.objective.protocol == CONVENTIONAL:
+        why = "conventional protocol: training is monitored and stopped on the test classes"
+        open_test(experiment, locations, kind="monitored", study=study, why=why)
+
+
 def opened_images(experiment: Experiment, data_root: str | None, entry: LedgerEntry | None) -> ImageSet:
     """Return the test images that `entry` is about. Without an entry, or with another one's: a UserError."""
     name = experiment.data.name
@@ -72,13 +81,19 @@ def opened_images(experiment: Experiment, data_root: str | None, entry: LedgerEn
 
 def _test_images(experiment: Experiment, data_root: str | None) -> ImageSet:
     chosen = experiment.data
-    images = _test_half(chosen.name, chosen.classes, data_root, chosen.path, chosen.missing)
+    images = _test_half(chosen.name, chosen.classes, data_root, chosen.path, chosen.missing, chosen.test_list)
     return framed(images, chosen.margin)
 
 
 @lru_cache(maxsize=2)  # a warm worker reads a data set once
 def _test_half(
-    name: str, classes: int | None, data_root: str | None, path: str | None, missing: Missing
+    name: str,
+    classes: int | None,
+    data_root: str | None,
+    path: str | None,
+    missing: Missing,
+    test_list: str | None,
 ) -> ImageSet:
-    half = catalog.load(name, "test", Path(data_root) if data_root else None, path=path, missing=missing)
+    root = Path(data_root) if data_root else None
+    half = catalog.load(name, "test", root, path=path, missing=missing, test_list=test_list)
     return half.first_classes(classes)

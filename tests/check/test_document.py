@@ -41,6 +41,8 @@ def test_a_document_without_a_number_is_read_and_written_with_the_same_keys() ->
     assert document.per_class == ClassScores(("a", "b"), (3, 1), {"winner": (0.5, None)})
     assert document.confusions["winner"][0].taken_for == "b"
     tree = document.to_dict()
+    for row in tree["configurations"]:
+        assert {joined.pop("sd") for joined in row["ensemble"].values()} == {None}  # was not measured then
     assert {key: tree[key] for key in FIRST_SCHEMA} == FIRST_SCHEMA
     assert tree["schema"] == 2
     assert "warning" not in tree

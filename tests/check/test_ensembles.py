@@ -54,6 +54,7 @@ def test_every_collection_takes_one_model_of_every_fold_and_puts_their_points_si
 
 def test_large_sets_are_measured_with_the_models_of_one_seed_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensembles, "MOST_QUERIES", 4)
+    monkeypatch.setattr(ensembles, "ALL", 8)  # two folds × three repeats have 9
     generator = torch.Generator().manual_seed(1)
     labels = [0, 0, 1, 1, 2, 2]
     emb_FR = [[torch.randn(6, 2, generator=generator) for _ in range(3)] for _ in range(2)]
@@ -75,7 +76,26 @@ def test_one_model_a_fold_has_a_mean_and_no_interval_and_a_fold_without_any_has_
     result = ensemble(emb_FR, image_set([0, 0, 1, 1]), 0.95)["map_at_r"]
     assert (result.low, result.high, result.collections) == (None, None, 1)
     assert ensemble([[torch.eye(4)], []], image_set([0, 0, 1, 1]), 0.95) == {}
-    assert collections([3, 2], every=False) == [(0, 0), (1, 1)]
+    assert result.sd is None
+
+
+def test_the_81_collections_of_the_text_are_measured_whatever_the_size_of_the_data() -> None:
+    assert collections([3, 3, 3, 3], 60_502) == list(itertools.product(range(3), repeat=4))
+    assert collections([4, 3, 3, 3], 60_502) == [(repeat,) * 4 for repeat in range(3)]
+    assert len(collections([4, 3, 3, 3], 5_924)) == 108
+
+
+def test_the_spread_is_the_standard_deviation_of_the_collections() -> None:
+    generator = torch.Generator().manual_seed(2)
+    labels = [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    emb_FR = [[torch.randn(9, 2, generator=generator) for _ in range(3)] for _ in range(2)]
+    result = ensemble(emb_FR, image_set(labels), 0.95)["map_at_r"]
+    scores = [
+        map_at_r_by_loops(torch.cat(models, 1).double().tolist(), labels)
+        for models in itertools.product(*emb_FR)
+    ]
+    mean = sum(scores) / 9
+    assert result.sd == pytest.approx((sum((score - mean) ** 2 for score in scores) / 8) ** 0.5, rel=1e-6)
 
 
 @pytest.mark.parametrize("interaction", [0.0, 0.5])
@@ -83,7 +103,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(interaction: float) -
     """A collection's score: the models' own parts, and a part of the combination."""
     rng = np.random.default_rng(3)
     folds, repeats, simulations = 4, 3, 600
-    chosen = collections([repeats] * folds, every=True)
+    chosen = collections([repeats] * folds, 100)
     covered = 0
     for _ in range(simulations):
         parts = rng.normal(size=(folds, repeats))

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from dmltune.check.configurations import Configuration, changed, digest, key_of_label, merged
-from dmltune.check.plan import CheckPlan, CheckRequest, protocol_for
+from dmltune.check.plan import CheckPlan, CheckRequest, prepare_check
+from dmltune.check.protocols import protocol_for, with_patience_of
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
+from dmltune.resources import Locations
+from dmltune.store import Store
 
 
 def configuration(key: str, *words: str, label: str = "") -> Configuration:
@@ -142,3 +145,60 @@ def test_overrides_change_all_alike_but_not_what_the_search_varied() -> None:
         changed([WINNER], ["seed=3"])
     with pytest.raises(UserError, match="did you mean 'max_steps'"):
         changed([WINNER], ["max_step=3"])
+
+
+def space(name: str, *words: str) -> Configuration:
+    return Configuration("winner", ("winner",), load_experiment(name, words).fixed())
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "protocol", "patience"),
+    [
+        ("cub-ccp", (), "fair", 60),  # ablation, every 25 steps: 40
+        ("sop-ccp", (), "fair", 60),
+        ("cub-gsp", (), "fair", 15),  # tuning, every 100 steps: 10
+        ("inshop-gsp", (), "fair", 10),  # tuning, every 1000 steps: 7
+        ("sop-ccp", (), "conventional", 10),
+        ("cars-ccp", (), "conventional", 15),
+        ("cub-ccp", ("patience=12",), "fair", 12),  # chosen on purpose
+        ("cub-ccp", ("validate_every=30",), "fair", 40),  # the thesis has no such cadence
+        ("cub-lite-ccp", (), "fair", None),
+    ],
+)
+def test_a_check_trains_with_the_patience_of_its_protocol(
+    name: str, words: tuple[str, ...], protocol: str, patience: int | None
+) -> None:
+    before = space(name, *words)
+    (after,), note = with_patience_of(protocol, [before])
+    assert after.experiment.patience == patience
+    changed = after.experiment.patience != before.experiment.patience
+    assert bool(note) is changed
+    assert len(after.experiment.differences(before.experiment)) == int(changed)
+
+
+def test_the_users_patience_and_that_of_a_check_already_begun_stay(tmp_path: Path) -> None:
+    locations = Locations(Store.at(tmp_path), None)
+    words = ("data.classes=24", "patience=10", "validate_every=100", "max_steps=400")
+    mine = space("glyphs", *words, "objective.protocol=tuning")
+    request = CheckRequest("tiny", (mine,), None, "glyphs", "tiny", "a test")
+    prepared = prepare_check(request, locations)
+    assert prepared.plan.configurations[0].experiment.patience == 15
+    assert "patience 10 → 15" in prepared.note
+    chosen = prepare_check(replace(request, own_patience=True), locations)
+    assert (chosen.plan.configurations[0].experiment.patience, chosen.note) == (10, "")
+    folder = locations.store.search_folder("tiny")
+    folder.mkdir(parents=True)
+    chosen.plan.write(folder)  # as an older version began it
+    assert prepare_check(request, locations).plan == chosen.plan
+
+
+def test_a_request_with_a_protocol_of_its_own_is_planned_under_it(tmp_path: Path) -> None:
+    locations = Locations(Store.at(tmp_path), None)
+    request = CheckRequest(
+        "tiny", (WINNER,), None, "glyphs", "tiny", "a test", repeats=2, protocol="conventional"
+    )
+    planned = prepare_check(request, locations).plan
+    assert (planned.protocol, planned.folds, planned.repeats) == ("conventional", 1, 2)
+    assert {member.experiment.objective.protocol for member in planned.members()} == {"conventional"}
+    assert "monitored and stopped on the test classes" in request.warning(planned.protocol)
+    assert request.warning("fair") == ""

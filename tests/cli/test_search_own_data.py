@@ -15,6 +15,7 @@ from dmltune.cli import main, parser_of
 from dmltune.cli.experiment_choice import PROPOSAL, name_of_data
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
+from dmltune.ledger import FILE
 
 QUICK = ("data.size=16", "max_steps=2", "validate_every=1", "scheduler=none")
 
@@ -208,3 +209,5 @@ def test_monitoring_the_test_classes_is_said_loudly_by_every_command(
         assert code == 0, errors
         assert loud in out
         assert "6 images of 2 classes" in out  # the test half, both times
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "mlruns" / FILE).read_text().splitlines()]
+    assert kinds == ["monitored", "evaluate"]

@@ -25,6 +25,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ccp-adam": {"kind": "ccp", "optimizer": "adam", "lr": 1e-2},
     "clip": {"kind": "batch", "optimizer": "sgd", "lr": 0.05, "options": Options(clip_norm=1e-3)},
     "warm-up": {"kind": "batch", "optimizer": "adam", "lr": 1e-2, "options": Options(warmup_new_layers=2)},
+    "plateau": {"kind": "batch", "optimizer": "sgd", "lr": 0.05},
     "ema": {"kind": "batch", "optimizer": "sgd", "lr": 0.05, "options": Options(ema=0.5)},
     "ccp-options": {"kind": "ccp", "optimizer": "adam", "lr": 1e-2, "options": Options(1e-3, 1, 0.5, "auto")},
 }
@@ -50,7 +51,13 @@ def settings_of(case: str) -> dict[str, Any]:
 def train(case: str, rank: int, world: int, folder: Path) -> list[dict[str, float]]:
     """Three optimiser steps with a validation after each; all tensors go to FOLDER/CASE-RANK."""
     torch.manual_seed(0)
-    schedule = Schedule(max_steps=STEPS, validate_every=1, metric="covering_radius", mode="min")
+    schedule = Schedule(
+        max_steps=STEPS,
+        validate_every=1,
+        metric="covering_radius",
+        mode="min",
+        plateau=1 if case == "plateau" else None,
+    )
     feed = toy.ToyFeed(rank, world)
     run = toy.run(schedule=schedule, feed=feed, dtype=torch.float64, **settings_of(case))
     seen = [progress.metrics for progress in fit(run)]

@@ -160,3 +160,25 @@ def test_the_nearest_is_named_for_confusions() -> None:
     gallery = query_figures(points, torch.arange(4), points[2:], torch.arange(2))
     assert gallery.nearest_Q.tolist() == [0, 0, 0, 1]
     assert query_figures(points[:1], torch.zeros(1)).nearest_Q.tolist() == [-1]
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("grid", [0, 2])
+def test_recall_at_large_k_is_that_of_a_full_sort(separate: bool, grid: int) -> None:
+    generator = torch.Generator().manual_seed(3 + grid)
+    points = torch.randn(150, 3, generator=generator)
+    points = (points * grid).round() if grid else points
+    labels = torch.arange(150) % 40
+    labels[5] = 99  # alone
+    ks = (1, 20, 3, 45)
+    query, gallery = (points[:50], points[50:]) if separate else (points, None)
+    gallery_labels = labels[50:] if separate else None
+    figures = query_figures(query, labels[: len(query)], gallery, gallery_labels, ks)
+    against = points if gallery is None else gallery
+    against_labels = (labels if gallery_labels is None else gallery_labels).tolist()
+    for q, x in enumerate(query.double()):
+        distances = (against.double() - x).square().sum(1).tolist()
+        order = sorted((d, g) for g, d in enumerate(distances) if separate or g != q)
+        same = [against_labels[g] == int(labels[q]) for _, g in order]
+        assert figures.recall_QK[q].tolist() == [any(same[:k]) for k in ks], q
+    assert 0 < int(figures.recall_QK[:, 1].sum()) < int(figures.recall_QK[:, 3].sum()) < len(query)

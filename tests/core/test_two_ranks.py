@@ -18,7 +18,7 @@ from dmltune.core import checkpoint
 from dmltune.core.batch_norm import synchronise_batch_norm
 
 SCRIPT = Path(__file__).parent / "ranks.py"
-CASES = ["batch", "batch-adam", "ccp", "ccp-adam", "clip", "warm-up", "ema", "ccp-options"]
+CASES = ["batch", "batch-adam", "ccp", "ccp-adam", "clip", "warm-up", "plateau", "ema", "ccp-options"]
 EVERY = [*CASES, *combinations()]
 
 

@@ -44,6 +44,7 @@ class ToyFeed:
     """Class c is pattern c plus noise; every batch is a function of its step, shared out to the ranks."""
 
     num_classes = CLASSES
+    queries_N: Tensor | None = None
 
     def __init__(self, rank: int = 0, world: int = 1, batch_size: int = 12, noise: float = 90.0) -> None:
         self.rank, self.world, self.batch_size, self.noise = rank, world, batch_size, noise

@@ -174,3 +174,11 @@ def test_a_wrong_protocol_fold_or_too_few_classes_is_one_clear_line() -> None:
         with pytest.raises(UserError, match=message.replace("?", r"\?")) as caught:
             split(np.arange(classes), protocol, fold)
         assert "\n" not in str(caught.value)
+
+
+def test_monitoring_keeps_separate_queries(make_set: Callable[..., ImageSet]) -> None:
+    train, test = make_set([3, 2]), make_set([2, 2])
+    assert monitored(train, test).query_N is None
+    both = monitored(train, replace(test, query_N=np.array([True, False, True, False])))
+    assert both.query_N is not None
+    assert both.query_N[both.split().validation_N].tolist() == [True, False, True, False]

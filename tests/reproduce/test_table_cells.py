@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -167,7 +169,49 @@ def test_a_configuration_that_was_merged_with_an_equal_one_is_found_by_its_label
 
 def test_a_conventional_table_has_a_warning(tmp_path: Path, nowhere: Path) -> None:
     made = document(selection(tmp_path, "conventional"), [], nowhere)
-    assert "theirs: conventional protocol" in printed(made)
+    assert "conventional protocol, theirs and ours" in printed(made)
+
+
+def test_plus_minus_is_the_standard_deviation_of_all_collections_of_one_model_of_each_fold() -> None:
+    table = select_table("5.1", rows=["C2"], data=["CUB"])
+    (study,) = table.studies()
+    scores = grid(0.2, (0.0, 0.013, 0.002, 0.031, 0.006))
+    row = configuration("C2", scores, ["C2"])
+    row["ensemble"]["map_at_r"]["sd"] = 0.0042
+    made = document(table, [checked(study.name, row)], None)
+    cells = {cell["column"]: cell for cell in made["cells"]}
+    by_fold = [[value for (at, _), value in scores.items() if at == fold] for fold in range(4)]
+    means = [statistics.fmean(models) for models in itertools.product(*by_fold)]
+    assert len(means) == 81
+    assert cells["128D MAP@R"]["spread"] == pytest.approx(statistics.stdev(means), rel=1e-9)
+    assert cells["512D MAP@R"]["spread"] == 0.0042
+    text = printed(made)
+    assert f"±{100 * statistics.stdev(means):.2f}" in text
+    assert "±: the standard deviation over all collections of one model of each fold" in text
+    assert "4 folds × 3 repeats" in text
+
+
+def test_where_the_print_has_the_best_repeat_ours_is_the_best_too() -> None:
+    table = select_table("5.2", rows=["C1+XBM"], data=["CUB"])
+    (study,) = table.studies()
+    scores = grid(0.2, (0.01, 0.04, 0.02), folds=1)
+    row = configuration("C1-XBM", scores, ["C1+XBM"])
+    row["models"][2]["validation"] = 0.9  # monitored best, though its MAP@R is not
+    made = document(table, [checked(study.name, row, protocol="conventional", folds=1)], None)
+    cells = {cell["column"]: cell for cell in made["cells"]}
+    assert cells["MAP@R"]["ours"] == pytest.approx(0.22)
+    assert cells["R@1"]["ours"] == pytest.approx(0.52)
+    assert cells["MAP@R"]["low"] is None
+    assert "1 fold × 3 repeats, of which the best is reported" in " ".join(printed(made).split())
+
+
+def test_a_check_under_another_protocol_than_the_tables_is_said_to_be() -> None:
+    table = select_table("3.2", rows=["C2+CCP-L"], data=["CUB"])
+    (study,) = table.studies()
+    old = checked(study.name, configuration("C2-CCP-L", grid(0.2), ["C2+CCP-L"]))
+    made = document(table, [old], None)
+    assert made["studies"][0]["changes"]["protocol"] == "fair"
+    assert "not the table's settings: protocol=fair" in printed(made)
 
 
 def test_rows_of_a_group_are_one_check_and_the_baseline_comes_with_any_of_them(tmp_path: Path) -> None:

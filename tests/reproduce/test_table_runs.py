@@ -78,3 +78,39 @@ def test_another_setting_needs_another_name(place: Place) -> None:
     assert code == 2
     assert "loss.neg_margin: 0.5 → 0.7" in errors
     assert "Choose another --name" in errors
+
+
+def test_a_table_of_protocol_tuning_reads_no_test_class(place: Place) -> None:
+    table = TABLE.replace(
+        "protocol: fair", "protocol: tuning\nfolds: 1\nrepeats: 2\nsetting: {batch.size: 32}"
+    )
+    table = table.replace("  4 models: {score: ensemble, metric: map_at_r}\n", "")
+    table = table.replace("1 model:  {score: single", "MAP@R: {score: validation")
+    table = table.replace("46.94, ", "").replace("49.04, ", "").replace("40.00, ", "")
+    (place.folder / "tuned.yaml").write_text(table, encoding="utf-8")
+    before = len(Ledger(Store.at(place.store)).entries())
+    code, out, errors = place.run("reproduce", "tuned.yaml", "--run", "--rows", "C2+XBM", "--concurrent", "1")
+    assert code == 0, errors
+    assert "C2 is not as printed: batch.size: 32 in print, 16 here" in errors
+    assert "tuning protocol, 1 fold × 2 repeats" in " ".join(out.split())
+    assert "ours, 2 models" in out
+    assert len(Ledger(Store.at(place.store)).entries()) == before
+    folder = place.store / "searches" / "table-tuned-G-C2"
+    document = json.loads((folder / "check.json").read_text())
+    assert document["validation_only"]
+    assert not document["openings"]
+    assert not list(folder.rglob("test.safetensors"))
+    xbm = document["configurations"][1]
+    validations = [model["validation"] for model in xbm["models"]]
+    assert xbm["single"]["map_at_r"]["mean"] == pytest.approx(sum(validations) / 2)
+    gaps = [
+        ours["validation"] - base["validation"]
+        for ours, base in zip(xbm["models"], document["configurations"][0]["models"], strict=True)
+    ]
+    assert xbm["versus_baseline"]["difference"] == pytest.approx(sum(gaps) / 2)
+    page = (folder / "report.html").read_text()
+    assert "no test class was read" in page
+    assert "Openings of the test classes" not in page
+    code, out, errors = place.run("table", "table-tuned-G-C2")
+    assert code == 0, errors
+    assert "validation classes" in " ".join(out.split())

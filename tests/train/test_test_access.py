@@ -24,7 +24,7 @@ from dmltune.resources import Locations
 from dmltune.store import Store
 from dmltune.train.measurement import is_measured, read_measurement
 from dmltune.train.orders import Order
-from dmltune.train.test_access import open_test, opened_images
+from dmltune.train.test_access import open_test, opened_images, record_monitoring
 from dmltune.train.trial import run_trial
 
 PACKAGE = Path(dmltune.__file__).parent
@@ -173,3 +173,24 @@ def test_no_other_line_of_the_package_reads_the_test_half() -> None:
     assert reading == MAY_READ_THE_TEST_HALF
     assert using <= MAY_USE_AN_ENTRY
     assert all("opening" not in path.read_text() for path in (PACKAGE / "search").rglob("*.py"))
+
+
+def test_conventional_training_is_monitored_by_the_queries_of_the_test_half_and_the_ledger_says_so(
+    root: Path,
+) -> None:
+    values = {"objective.protocol": "conventional", "objective.metric": "precision_at_1", "max_steps": 3}
+    experiment = load_experiment(str(root / "tiny.yaml")).with_values(values)
+    places = locations(root)
+    record_monitoring(experiment.with_values({"objective.protocol": "fair"}), places, "s")
+    assert Ledger(places.store).entries() == []
+    record_monitoring(experiment, places, "s")
+    (monitored,) = Ledger(places.store).entries("s")
+    assert monitored.kind == "monitored"
+    assert monitored.fingerprint == catalog.load("inshop", "test", root).fingerprint
+    assert "monitored and stopped on the test classes" in monitored.why
+
+    mine = Order.of("s/conv", experiment, root / "trials" / "conv", places, opening=opened(root))
+    last = list(run_trial(mine, torch.device("cpu")))[-1]
+    metrics = read_measurement(Path(mine.folder))[1]["metrics"]
+    assert last.best_score == pytest.approx(metrics["precision_at_1"], abs=1e-6)
+    assert {f"recall_at_{k}" for k in (1, 10, 20, 30, 40, 50)} <= set(metrics)

@@ -15,6 +15,8 @@ from dmltune.data.catalog._files import Listing
 from dmltune.data.images import ImageSet, Missing, Part
 from dmltune.errors import UserError, nearest, readable
 
+RECALL_KS = (1, 2, 4, 8)  # of data sets whose module has none
+
 
 def names() -> tuple[str, ...]:
     """Return the names of the data sets without importing them."""
@@ -82,6 +84,14 @@ def published(name: str) -> dict[Part, tuple[int | None, int | None]]:
     """Return the published numbers of images and classes of each part, None where not known."""
     module = importlib.import_module(f"{__name__}.{name}")
     return cast(dict[Part, tuple[int | None, int | None]], getattr(module, "PUBLISHED", {}))
+
+
+def recall_ks(name: str) -> tuple[int, ...]:
+    """Return the k of R@k that the papers print for this data set."""
+    if name not in names():
+        return RECALL_KS
+    module = importlib.import_module(f"{__name__}.{name}")
+    return cast(tuple[int, ...], getattr(module, "RECALL_KS", RECALL_KS))
 
 
 def counts(images: ImageSet) -> list[tuple[int, int, str]]:

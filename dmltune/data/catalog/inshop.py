@@ -23,6 +23,8 @@ STATUS: dict[Part, tuple[str, ...]] = {"train": ("train",), "test": ("query", "g
 # images, classes; of the test images 14,218 are queries and 12,612 the gallery
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (25882, 3997), "test": (26830, 3985)}
 
+RECALL_KS = (1, 10, 20, 30, 40, 50)
+
 
 def load(part: Part, root: Path | None = None) -> Listing:
     """List the images of a part; `root` is the folder with Eval and img, or its parent."""

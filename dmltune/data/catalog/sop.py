@@ -11,6 +11,8 @@ LISTS: dict[Part, str] = {"train": "Ebay_train.txt", "test": "Ebay_test.txt"}
 SOURCE = Source("sop", ("Stanford_Online_Products",), (tuple(LISTS.values()),))
 PUBLISHED: dict[Part, tuple[int, int]] = {"train": (59551, 11318), "test": (60502, 11316)}  # images, classes
 
+RECALL_KS = (1, 10, 100, 1000)
+
 
 def load(part: Part, root: Path | None = None) -> Listing:
     """List the images of a part; `root` is the folder Stanford_Online_Products, or its parent."""

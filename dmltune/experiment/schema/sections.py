@@ -61,7 +61,8 @@ class DataSettings(Section):
     """The data set `name`; `path` is the folder of data set own.
 
     `size`: side of the square images in pixels. `classes`: use only so many classes of each half. `missing`:
-    what a listed image that is missing or unreadable does, `error` or `skip`.
+    what a listed image that is missing or unreadable does, `error` or `skip`. `test_list`: which test list of
+    vehicleid is the test half (none: the large one).
     """
 
     name: Name
@@ -73,6 +74,7 @@ class DataSettings(Section):
     views: Annotated[int, Field(ge=1, le=1000)] | None = None
     maps: Literal["float16", "bfloat16", "float32"] = "float16"
     missing: Literal["error", "skip"] = "error"
+    test_list: Literal["small", "medium", "large"] | None = None
 
 
 class BackboneSettings(Section):
@@ -123,7 +125,8 @@ class ZeroShotSettings(Section):
 class OptimizerSettings(Section):
     """`betas` are for adam and adamw, `momentum` for sgd; factors multiply lr for new layers and proxies.
 
-    From each of the steps in `milestones` on, lr is multiplied by `decay`. `clip_norm` bounds the norm of the
+    From each of the steps in `milestones` on, lr is multiplied by `decay`, and also after every `plateau`
+    validations without improvement. `clip_norm` bounds the norm of the
     whole gradient. For `warmup_new_layers` steps the backbone is not trained. `ema` is the decay of an
     average of the weights, which is then validated and saved (0: none).
     """
@@ -137,6 +140,7 @@ class OptimizerSettings(Section):
     proxy_factor: float = Field(default=1.0, gt=0, le=1e6)
     milestones: Annotated[tuple[Count, ...], BeforeValidator(_tuple), Field(max_length=MAX_MILESTONES)] = ()
     decay: float = Field(default=0.1, gt=0, le=1)
+    plateau: Count | None = None
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
     warmup_new_layers: int = Field(default=0, ge=0)
     ema: Beta = 0.0

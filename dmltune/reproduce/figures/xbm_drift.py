@@ -45,6 +45,10 @@ class FewValidated:
     def num_classes(self) -> int:
         return self._feed.num_classes
 
+    @property
+    def queries_N(self) -> None:
+        """Each validation image is query and gallery."""
+
     def batch(self, step: int) -> Batch:
         return self._feed.batch(step)
 
