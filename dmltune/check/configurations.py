@@ -18,7 +18,7 @@ from dmltune.experiment.loading import parse_overrides
 from dmltune.store import validated_name
 
 WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
-NOT_OF_THE_TRAINING = ("fold", "seed", "about", "presets", "trials", "sampler", "scheduler")
+NOT_OF_THE_TRAINING = ("fold", "seed", "about", "presets", "balanced", "trials", "sampler", "scheduler")
 
 
 def _read_experiment(tree: Any) -> Experiment:

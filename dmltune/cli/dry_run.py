@@ -97,6 +97,7 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     )
     varies = [(parameter.name, describe(parameter)) for parameter in experiment.space.parameters]
     varies += [("require", expression.text) for expression in experiment.space.require]
+    varies += [*balance(experiment), *presets_of_choices(experiment)]
     first = facts_table(
         ("trial 0", formatting.parameters(plan["reference_point"])),
         ("baseline", "none" if baseline is None else ", ".join(baseline)),
@@ -107,6 +108,28 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     return [
         *loud, facts, "", heading, facts_table(*varies), "", first, "", "validated; nothing was started"
     ]  # fmt: skip
+
+
+def balance(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return how trials are shared among the choices of the balanced key."""
+    if (key := experiment.balanced) is None:
+        return []
+    count = len(experiment.space[key].choices)
+    first = "the first of each with the settings of its presets"
+    return [("balanced", f"trials in turn for the {count} choices of {key}, {first}")]
+
+
+def presets_of_choices(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return what each choice of a component changes outside of its own parameters."""
+    lines: dict[str, list[str]] = {}
+    for parameter in experiment.space.parameters:
+        section, _, key = parameter.name.partition(".")
+        for choice in parameter.choices if key == "name" else ():
+            settings = experiment.presets.get(section, {}).get(choice, {})
+            brought = {key: value for key, value in settings.items() if isinstance(value, dict)}
+            if brought:
+                lines.setdefault(formatting.parameters(formatting.flat(brought)), []).append(choice)
+    return [(f"with {', '.join(choices)}", text) for text, choices in lines.items()]
 
 
 def describe(parameter: Parameter) -> str:

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     out.document(
         [
             {"name": space.name, "about": space.about, "path": space.path, "searchable": space.searchable}
-            | {"varies": {parameter.name: parameter.to_dict() for parameter in parameters}}
+            | {"varies": specifications(parameters)}
             | ({"error": space.error} if space.error else {})
             for space, parameters in entries
         ]
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         note = "" if space.searchable else "   to train, not to search"
         out.show(Text.assemble((space.name, "bold"), (note, "dim")))
         out.show(*lines(space.error or space.about, "red" if space.error else "", "  ", "  "))
-        names = formatting.short_names(parameter.name for parameter in parameters)
+        names = formatting.short_names(specifications(parameters))
         for parameter in parameters:
             text = f"{names[parameter.name]}: {describe(parameter)}"
             out.show(*lines(text, "dim", "    ", "      "))
@@ -54,14 +54,25 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def varies(path: Path) -> list[Parameter]:
     """Return the parameters of a space from its YAML alone: importing components would take seconds."""
-    from dmltune.experiment import Parameter
     from dmltune.experiment.problems import Problem
+    from dmltune.experiment.space.parameter import parse_ranges
 
     search = tree_of(path).get("search")
+    parameters = search.items() if isinstance(search, dict) else ()
     try:
-        return [Parameter.parse(*each) for each in search.items()] if isinstance(search, dict) else []
+        return [each for name, spec in parameters for each in parse_ranges(name, spec)]
     except Problem:
         return []
+
+
+def specifications(parameters: list[Parameter]) -> dict[str, Any]:
+    """Return key → its range, or a list of its ranges."""
+    from dmltune.experiment.space.parameter import specification
+
+    ranges: dict[str, list[Parameter]] = {}
+    for parameter in parameters:
+        ranges.setdefault(parameter.name, []).append(parameter)
+    return {name: specification(each) for name, each in ranges.items()}
 
 
 def tree_of(path: Path) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from pathlib import Path as File
 from typing import Any
 
 from dmltune.errors import UserError, printable
+from dmltune.experiment import choosing
 from dmltune.experiment import tree as trees
 from dmltune.experiment.files import places
 from dmltune.experiment.files.document import Document, read_value, unreadable
 from dmltune.experiment.model import Experiment, build
 from dmltune.experiment.problems import Path, Problem, kind_of, one_line
 from dmltune.experiment.space.expression import ExpressionError, compile_expression
-from dmltune.experiment.space.parameter import Parameter
+from dmltune.experiment.space.parameter import Parameter, parse_ranges
 from dmltune.experiment.validation import lay_reference_point, validate_space
 
 OVERRIDE_RANK = 1000  # above every file
@@ -57,7 +58,8 @@ class Layers:
             self._drop({key for key, specification in search.items() if specification is None}.__contains__)
 
         def note(path: Path, whole: bool) -> None:
-            for known in [known for known in self.origins if known[: len(path)] == path] if whole else ():
+            emptied = whole and path != ("optimizer",)  # another optimizer keeps what all of them share
+            for known in [known for known in self.origins if known[: len(path)] == path] if emptied else ():
                 del self.origins[known]
             self.origins[path] = rank, place([path])
 
@@ -72,10 +74,16 @@ class Layers:
             origins += [self.origins[path]] if path else []
         return max(origins, key=lambda origin: origin[0])[1] if origins else ""
 
+    def nearer(self, key: Path, preset: Path) -> bool:
+        """Return whether a layer above that of the preset sets the key."""
+        return key in self.origins and self.origins[key][0] > self.origins[preset][0]
+
     def _drop(self, dropped: Callable[[str], bool]) -> None:
         for flat in trees.FLAT:
             if isinstance(self.tree.get(flat), dict):
                 self.tree[flat] = {key: value for key, value in self.tree[flat].items() if not dropped(key)}
+        if isinstance(balanced := self.tree.get("balanced"), str) and dropped(balanced):
+            del self.tree["balanced"]
 
     def _forget(self, section: str) -> None:
         """Drop the keys of `search`, the reference point and the rules of a component that is replaced."""
@@ -102,6 +110,7 @@ def load_experiment(name_or_path: str | File, overrides: Iterable[str] = ()) -> 
     for rank, text in enumerate(overrides, start=OVERRIDE_RANK):
         _lay_override(layers, rank, text)
     try:
+        choosing.lay_presets(layers.tree, layers.nearer)
         tree, values = lay_reference_point(layers.tree)
         for key in values:
             layers.origins[tuple(key.split("."))] = layers.origins[("reference_point", key)]
@@ -177,7 +186,7 @@ def _info(name: str, file: File) -> SpaceInfo:
         if not isinstance(search, Mapping):
             rule = "search must be a mapping of 'key: value' lines"
             raise Problem(f"{rule}; got {kind_of(search)}.", ("search",))
-        parameters = tuple(Parameter.parse(key, specification) for key, specification in search.items())
+        parameters = tuple(each for key, spec in search.items() for each in parse_ranges(key, spec))
     except UserError as error:
         return SpaceInfo(printable(name), "", file, error=str(error))
     except Problem as problem:

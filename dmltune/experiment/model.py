@@ -9,12 +9,13 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from dmltune.errors import UserError, readable
+from dmltune.experiment import choosing
 from dmltune.experiment import tree as trees
 from dmltune.experiment.files.document import validate_plain
 from dmltune.experiment.problems import Problem, kind_of, near_or_list, one_line, problem_of, show, unknown
 from dmltune.experiment.schema import components, rules, sections
 from dmltune.experiment.schema.sections import ComponentSettings, Count
-from dmltune.experiment.space.parameter import Parameter, is_scalar
+from dmltune.experiment.space.parameter import is_scalar, parse_ranges, specification
 from dmltune.experiment.space.search_space import SearchSpace
 
 
@@ -38,8 +39,9 @@ class Experiment(sections.Section):
     fold: int = Field(default=0, ge=0)
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
-    search: dict[str, dict[str, Any]] = {}
+    search: dict[str, dict[str, Any] | list[dict[str, Any]]] = {}
     require: list[str] = []
+    balanced: str | None = None
     objective: sections.ObjectiveSettings = sections.ObjectiveSettings()
     sampler: ComponentSettings = ComponentSettings(name="tpe")
     scheduler: ComponentSettings = ComponentSettings(name="asha")
@@ -113,8 +115,12 @@ class Experiment(sections.Section):
         return {key: value for key, value in flat.items() if not key.startswith("presets.")}
 
     def with_values(self, values: Mapping[str, Any]) -> Experiment:
-        """Set dotted keys in a copy; a new component name drops the parameters of the old one."""
-        return Experiment.from_dict(trees.with_values(self.to_dict(), values))
+        """Set dotted keys in a copy; a new component drops the old parameters and brings its presets."""
+        return Experiment.from_dict(choosing.with_values(self.to_dict(), values))
+
+    def brought(self) -> dict[str, Any]:
+        """Return dotted key → value of this run for all keys that presets of components set."""
+        return choosing.brought_values(self.to_dict())
 
     def point(self, values: Mapping[str, Any], validated: bool = False) -> Experiment:
         """Return the run of one trial: `values` must be a point of the space; nothing is left to search.
@@ -125,13 +131,20 @@ class Experiment(sections.Section):
         try:
             if not validated:
                 self.space.validate_point(values)
-            return build(trees.with_values(self.fixed().to_dict(), values), between_keys=False)
+            return build(choosing.with_values(self.fixed().to_dict(), values), between_keys=False)
         except Problem as problem:
             raise UserError(str(problem)) from None
 
     def fixed(self) -> Experiment:
         """Return the same training run without a search."""
-        return self.model_copy(update={"search": {}, "require": [], "reference_point": {}, "baseline": {}})
+        nothing: dict[str, Any] = {
+            "search": {},
+            "require": [],
+            "reference_point": {},
+            "baseline": {},
+            "balanced": None,
+        }
+        return self.model_copy(update=nothing)
 
     def reference_experiment(self) -> Experiment:
         """Return trial 0 of a search, which `train` runs: the reference point, if the experiment has one."""
@@ -141,11 +154,16 @@ class Experiment(sections.Section):
         """Return the reference point changed by `baseline`, or None without a baseline."""
         if not self.baseline:
             return None
-        return Experiment.from_dict(trees.merged(self.reference_experiment().to_dict(), self.baseline))
+        return Experiment.from_dict(choosing.merged(self.reference_experiment().to_dict(), self.baseline))
 
     def differences(self, other: Experiment, ignore: Collection[str] = ()) -> list[str]:
-        """Return a line for each dotted key that differs, such as `max_steps: 600 → 300`."""
-        mine, theirs = trees.flatten(self.to_dict()), trees.flatten(other.to_dict())
+        """Return a line for each dotted key that differs, such as `max_steps: 600 → 300`.
+
+        Presets of components that neither the search nor the baseline chooses make no difference.
+        """
+        mine, theirs = (
+            trees.flatten(choosing.without_idle_presets(each.to_dict())) for each in (self, other)
+        )
         lines = []
         for key in [*mine, *(key for key in theirs if key not in mine)]:
             if key in ignore or key.split(".")[0] in ignore:
@@ -173,6 +191,8 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     if experiment.searchable:
         reference = SearchSpace.build(experiment.to_dict()).reference_point
         return experiment.model_copy(update={"reference_point": dict(reference)})
+    if experiment.balanced is not None:
+        raise Problem("balanced without search has no meaning. Delete it.", ("balanced",))
     if experiment.reference_point:
         first = next(iter(experiment.reference_point))
         raise Problem("reference_point without search has no meaning. Delete it.", ("reference_point", first))
@@ -187,6 +207,7 @@ def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
     complete: dict[str, Any] = {}
     trees.lay_over(complete, tree)
     complete.pop("extends", None)
+    choosing.lay_presets(complete)
     for key in complete:
         section = key.split(".")[0]
         if section != key and section in (*trees.SECTIONS, *trees.SEARCH_COMPONENTS):
@@ -221,7 +242,7 @@ def _prepare_search(complete: dict[str, Any]) -> None:
                 inner = one_line(next(iter(value), "…"), 60)
                 raise Problem(f"{key} takes dotted keys. Write '{name}.{inner}: …'.", (key, name))
     search = complete["search"].items()
-    complete["search"] = {name: Parameter.parse(name, spec).to_dict() for name, spec in search}
+    complete["search"] = {name: specification(parse_ranges(name, spec)) for name, spec in search}
     for name, value in complete["reference_point"].items():
         if not is_scalar(value):
             rule = f"takes one value a key; got {kind_of(value)} for {one_line(name, 60)}"

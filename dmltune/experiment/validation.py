@@ -6,11 +6,12 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dmltune.experiment import choosing
 from dmltune.experiment import tree as trees
 from dmltune.experiment.model import Experiment, build, prepared
 from dmltune.experiment.problems import Path, Problem, fields, one_line, unknown
 from dmltune.experiment.schema import components
-from dmltune.experiment.space.parameter import Parameter
+from dmltune.experiment.space.parameter import Parameter, parse_ranges
 from dmltune.experiment.space.search_space import SearchSpace, lacking, ordered
 
 RANDOM_POINTS = 1000
@@ -29,14 +30,14 @@ def build_space(tree: Mapping[str, Any]) -> Experiment:
 def lay_reference_point(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the tree with the values of the reference point as its own, and those values."""
     complete = prepared(tree)
-    parameters = [Parameter.parse(name, spec) for name, spec in complete["search"].items()]
+    parameters = [each for name, spec in complete["search"].items() for each in parse_ranges(name, spec)]
     for parameter in parameters:
         _validate_key(parameter.name, complete)
     if not parameters:
         return complete, {}
     space = SearchSpace(ordered(parameters), (), {}, trees.flatten(complete))
     values = space.reference_values(complete["reference_point"], whole=False)
-    laid = trees.with_values(complete, values)
+    laid = choosing.with_values(complete, values)
     active = space.active(values)
     for parameter in space.parameters:
         section, _, key = parameter.name.partition(".")
@@ -60,7 +61,20 @@ def validate_space(experiment: Experiment) -> None:
         texts = " and ".join(map(str, space.require)) or "the rules of a batch"
         rule = f"none of {RANDOM_POINTS} random points inside the bounds satisfies {texts}"
         raise Problem(f"require: {rule}. Widen the bounds or drop a rule.", ("require",), ("search",))
+    _validate_balanced(space)
     _validate_baseline(experiment)
+
+
+def _validate_balanced(space: SearchSpace) -> None:
+    """Require that the first trial of each choice can run with its own settings."""
+    for choice in space[space.balanced].choices if space.balanced else ():
+        path = ("search", str(space.balanced))
+        try:
+            broken = space.violated(space.own_point(choice))
+        except Problem as problem:
+            raise Problem(f"the first trial of {choice}: {problem}", path, *problem.paths) from None
+        if broken:
+            raise Problem(f"the first trial of {choice} breaks a rule: {broken}", path)
 
 
 def _validate_key(name: str, tree: Mapping[str, Any]) -> None:
@@ -93,7 +107,9 @@ def _keys(section: str, tree: Mapping[str, Any]) -> list[str]:
     keys = fields(Experiment, (section,))
     if section in components.VALIDATED_TOGETHER:
         key = f"{section}.name"
-        varied = tree["search"].get(key, {}).get("choice", ())
+        spec = tree["search"].get(key, ())
+        ranges = parse_ranges(key, spec) if spec else ()
+        varied = [choice for parameter in ranges for choice in parameter.choices]
         names = [(trees.lookup(tree, key), (section, "name")), *((name, ("search", key)) for name in varied)]
         for name, path in names:
             try:
@@ -112,10 +128,12 @@ def _corners(space: SearchSpace) -> Iterator[tuple[dict[str, Any], Parameter]]:
             wanted = {parameter.name: end}
             _want(parameter, space, wanted)
             values: dict[str, Any] = {}
+            applies = False
             for other in space.applicable(values):
+                applies |= other is parameter
                 first = other.choices[0] if other.kind == "choice" else other.low
                 values[other.name] = wanted.get(other.name, space.reference_point.get(other.name, first))
-            if parameter.name in values:
+            if applies:
                 yield values, parameter
 
 
@@ -131,7 +149,7 @@ def _validate_corner(
     fixed: Mapping[str, Any], values: dict[str, Any], parameter: Parameter, space: SearchSpace
 ) -> None:
     try:
-        build(trees.with_values(fixed, values), between_keys=False)
+        build(choosing.with_values(fixed, values), between_keys=False)
     except Problem as problem:
         text = str(problem)
         blamed = problem.paths[0] if problem.paths else ()
@@ -154,7 +172,7 @@ def _validate_baseline(experiment: Experiment) -> None:
             raise Problem(known, ("baseline", key), ("baseline",))
     try:
         if experiment.baseline:
-            build(trees.merged(experiment.fixed().to_dict(), experiment.baseline))
+            build(choosing.merged(experiment.fixed().to_dict(), experiment.baseline))
     except Problem as problem:
         paths = [("baseline", *path) for path in problem.paths]
         raise Problem(f"baseline: {problem}", *paths, ("baseline",)) from None

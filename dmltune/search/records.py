@@ -20,7 +20,7 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment.tree import flatten
 from dmltune.runs import TrackedRun
-from dmltune.search.sampling import Proposal, as_template
+from dmltune.search.sampling import Proposal, as_template, values_of
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord, TrialRole, Watch
 from dmltune.search.state import TrialState as RecordState
 from dmltune.search.study import Study
@@ -111,7 +111,6 @@ class TrialRecords:
     def resume(self, number: int) -> TrialRecord:
         """Work on this trial in this session: its run is made, or continued."""
         record = self.state.rows[number]
-        baseline = record.role == "baseline"
         suffix = "" if record.role == "search" else f"-{record.role}"
         self._runs[number] = TrackedRun.open(
             self._tracker,
@@ -121,7 +120,7 @@ class TrialRecords:
             role=record.role,
             metric=self.state.metric,
             run_name=f"{self.state.name}-{number:04d}{suffix}",
-            params=flatten(self._experiment.baseline) if baseline else record.values,
+            params=self._parameters(record),
             about=self._about,
             parent=self.parent,
         )
@@ -130,6 +129,13 @@ class TrialRecords:
         self._sessions[number] = time.time() - record.seconds
         self._show("started", record)
         return record
+
+    def _parameters(self, record: TrialRecord) -> dict[str, Any]:
+        """Return what is particular to the trial, and what its components bring with them."""
+        if record.role == "baseline":
+            run = self._experiment.baseline_experiment()
+            return {**(run.brought() if run else {}), **flatten(self._experiment.baseline)}
+        return {**self._experiment.point(record.values, validated=True).brought(), **record.values}
 
     def progress(self, number: int, report: TrialReport, experiment: Experiment) -> None:
         """Write one validation. A step that is written already is not written again."""
@@ -230,7 +236,7 @@ def _record(trial: FrozenTrial, mode: str) -> TrialRecord:
     return TrialRecord(
         number=trial.number,
         role=attributes.get("role", "search"),
-        values=dict(trial.params),
+        values=values_of(trial),
         state=_STATES.get(trial.state, "interrupted"),
         step=last,
         max_steps=int(attributes.get("max_steps", 0)),

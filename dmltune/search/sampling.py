@@ -5,12 +5,15 @@ thousand trials). So a resumed search proposes from all trials, and a point that
 already leaves no trace. The baseline, which is no point of the space, is left out. What the sampler stores in
 the proposed trial and in the study (CMA-ES and NSGA keep their generations there) is part of the proposal and
 is stored with it.
+
+With a `balanced` key every trial is for a choice that has the fewest. The first of each choice takes the
+space's own settings for it; of the others the sampler proposes the rest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,7 +28,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmltune.errors import UserError
-from dmltune.experiment.space.parameter import Parameter
+from dmltune.experiment.space.parameter import Parameter, key_of
 from dmltune.experiment.space.search_space import SearchSpace
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -67,22 +70,14 @@ class Proposer:
     ) -> Proposal | None:
         """Return a point that no rule forbids and no trial has tried; None when a finite space has no
         more."""
-        tried = [trial.params for trial in trials]
-        seed = self._seed + 1000 * len(trials)
-        samplers = ((self._make_sampler(seed), ASKS), (RandomSampler(seed=seed + 1), DRAWS))
-        for sampler, times in samplers:
-            study = optuna.create_study(direction=self._direction, sampler=sampler)
-            study.add_trials(trials)
-            for key, value in (study_attributes or {}).items():
-                study._storage.set_study_system_attr(study._study_id, key, value)
-            for _ in range(times):
-                trial = study.ask()
-                values = {p.name: v for p, v in self._suggest(trial)}
-                if values not in tried and self._space.violated(values) is None:
-                    frozen = study._storage.get_trial(trial._trial_id)
-                    stored = study._storage.get_study_system_attrs(study._study_id)
-                    return Proposal(values, dict(frozen.system_attrs), dict(stored))
-                study.tell(trial, state=TrialState.FAIL)  # in memory only
+        tried = [values_of(trial) for trial in trials]
+        for choice in self._choices(tried):
+            if choice and not any(choice.items() <= values.items() for values in tried):
+                own = self._space.own_point(next(iter(choice.values())))
+                if self._space.violated(own) is None:
+                    return Proposal(own)
+            if proposal := self._drawn(trials, tried, study_attributes or {}, choice):
+                return proposal
         if size_of(self._space) > len(tried):
             raise UserError(
                 f"no new point satisfies {', '.join(map(str, self._space.require))} in {DRAWS} random draws. "
@@ -90,12 +85,52 @@ class Proposer:
             )
         return None
 
-    def _suggest(self, trial: optuna.Trial) -> Iterable[tuple[Parameter, Any]]:
+    def _choices(self, tried: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return what the next trial may be fixed to, the choice with the fewest trials first."""
+        name = self._space.balanced
+        if name is None:
+            return [{}]
+        taken = [values.get(name) for values in tried]
+        return [{name: choice} for choice in sorted(self._space[name].choices, key=taken.count)]
+
+    def _drawn(
+        self,
+        trials: Sequence[FrozenTrial],
+        tried: Sequence[Mapping[str, Any]],
+        study_attributes: Mapping[str, Any],
+        choice: Mapping[str, Any],
+    ) -> Proposal | None:
+        """Return a new point with this choice, of the sampler or, if it has none, a random one."""
+        seed = self._seed + 1000 * len(trials)
+        draws = 100 * ASKS if choice else DRAWS
+        samplers = ((self._make_sampler(seed), ASKS), (RandomSampler(seed=seed + 1), draws))
+        for sampler, times in samplers:
+            study = optuna.create_study(direction=self._direction, sampler=sampler)
+            study.add_trials(trials)
+            for key, value in study_attributes.items():
+                study._storage.set_study_system_attr(study._study_id, key, value)
+            for _ in range(times):
+                if choice:
+                    study.enqueue_trial(dict(choice))
+                trial = study.ask()
+                values = self._suggest(trial)
+                if values not in tried and self._space.violated(values) is None:
+                    frozen = study._storage.get_trial(trial._trial_id)
+                    stored = study._storage.get_study_system_attrs(study._study_id)
+                    return Proposal(values, dict(frozen.system_attrs), dict(stored))
+                study.tell(trial, state=TrialState.FAIL)  # in memory only
+        return None
+
+    def _suggest(self, trial: optuna.Trial) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for parameter in self._space.parameters:
-            if parameter.name in self._space.active(values):
-                values[parameter.name] = trial._suggest(parameter.name, distribution(parameter))
-                yield parameter, values[parameter.name]
+        for parameter in self._space.applicable(values):
+            values[parameter.name] = trial._suggest(parameter.label, distribution(parameter))
+        return values
+
+
+def values_of(trial: FrozenTrial) -> dict[str, Any]:
+    """Return the point of a trial by the keys of the space."""
+    return {key_of(label): value for label, value in trial.params.items()}
 
 
 def distribution(parameter: Parameter) -> BaseDistribution:
@@ -109,11 +144,11 @@ def distribution(parameter: Parameter) -> BaseDistribution:
 
 def as_template(space: SearchSpace, proposal: Proposal, attributes: Mapping[str, Any]) -> FrozenTrial:
     """Return a RUNNING trial to be written into the persistent study."""
-    ranges = {p.name: distribution(p) for p in space.parameters if p.name in proposal.values}
+    ranges = [each for each in space.applicable(proposal.values) if each.name in proposal.values]
     return create_trial(
         state=TrialState.RUNNING,
-        params=dict(proposal.values),
-        distributions=ranges,
+        params={parameter.label: proposal.values[parameter.name] for parameter in ranges},
+        distributions={parameter.label: distribution(parameter) for parameter in ranges},
         user_attrs=dict(attributes),
         system_attrs=dict(proposal.trial_attributes),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import math
@@ -9,9 +10,21 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from dmltune.core import components
 from dmltune.errors import UserError, nearest
-from dmltune.experiment.problems import Path, Problem, near_or_list, number_remedy, one_line, show, unknown
+from dmltune.experiment.problems import (
+    Path,
+    Problem,
+    near_or_list,
+    number_remedy,
+    one_line,
+    problem_of,
+    show,
+    unknown,
+)
+from dmltune.experiment.schema import presets, sections
 from dmltune.experiment.tree import COMPONENTS, SEARCH_COMPONENTS
 
 _TINY = {"num_classes": 2, "dim": 2, "channels": 2, "in_channels": 2}
@@ -19,6 +32,11 @@ _USUAL_CHANNELS = 1024
 _MAX_BUILT = 2**26  # elements: 256 MiB of float32
 _MAX_ELEMENTS = 2**28  # for two classes in two dimensions
 VALIDATED_TOGETHER = ("pooling", "loss", "references", "transform")
+PLAIN_MODELS: dict[str, type[BaseModel]] = {
+    "batch": sections.BatchSettings,
+    "optimizer": sections.OptimizerSettings,
+    "backbone": sections.BackboneSettings,
+}
 PACKAGES = {
     "backbone": "backbones",
     "pooling": "poolings",
@@ -36,15 +54,17 @@ def complete(tree: dict[str, Any]) -> None:
     Missing values come from the space's presets, then from the defaults of the component's signature.
     """
     _validate_data(tree)
-    presets = tree.setdefault("presets", {})
-    _validate_presets(presets)
-    for section in (*COMPONENTS, *SEARCH_COMPONENTS):
-        value = tree.get(section)
-        if isinstance(value, dict) and isinstance(value.get("name"), str):
-            if section == "backbone":
-                find(section, value["name"])
-            else:
-                tree[section] = _filled(section, {**presets.get(section, {}).get(value["name"], {}), **value})
+    known = tree.setdefault("presets", {})
+    validate_presets(known)
+    chosen = {section: tree[section] for section in (*COMPONENTS, *SEARCH_COMPONENTS) if section in tree}
+    named = {key: value for key, value in chosen.items() if isinstance(value, dict)}
+    names = {key: value["name"] for key, value in named.items() if isinstance(value.get("name"), str)}
+    for section, name in names.items():
+        given = presets.own(known, names, section) if section in presets.CHOSEN else {}
+        values = {**given, **named[section]}
+        if section == "backbone":
+            find(section, name)
+        tree[section] = values if section == "backbone" else _filled(section, values)
 
 
 def find(section: str, name: str) -> type:
@@ -120,25 +140,74 @@ def refused(section: str, values: Mapping[str, Any], dim: int | None) -> str | N
     return None
 
 
-def _validate_presets(presets: Any) -> None:
-    """`presets: {loss: {triplet: {margin: 0.1}}}`: every name and value is one that its component takes."""
-    _require_mapping(presets, ("presets",), "sections")
-    for section, names in presets.items():
-        if section not in VALIDATED_TOGETHER:
-            raise Problem(unknown(section, VALIDATED_TOGETHER, "presets"), ("presets", section))
-        _require_mapping(names, ("presets", section), "names")
+def validate_presets(known: Any) -> None:
+    """Require of `presets: {loss: {triplet: {margin: 0.1, batch: {size: 30}}}}` that each value is valid."""
+    _require_mapping(known, ("presets",), "sections")
+    for section, names in known.items():
+        path = ("presets", section)
+        if section == presets.OTHERWISE:
+            _validate_settings(names, path)
+            continue
+        if section not in presets.CHOSEN:
+            raise Problem(unknown(section, presets.CHOSEN, "presets"), path)
+        _require_mapping(names, path, "names")
         for name, values in names.items():
-            _require_mapping(values, ("presets", section, name), "parameters")
-            for key, value in values.items():
-                try:
-                    values[key] = accept(section, name, key, value)
-                except Problem as problem:
-                    raise Problem(f"presets: {problem}", ("presets", section, name, key)) from None
+            inner = (*path, name)
+            _require_mapping(values, inner, "parameters")
+            if section == "backbone":
+                _validate_plain(section, values, inner)
+                continue
+            _validate_settings({key: values[key] for key in values if presets.brings(key)}, inner)
+            _accept_all(section, name, values, inner)
+
+
+def _validate_settings(settings: Any, path: Path) -> None:
+    """What a preset sets outside of its component: keys of plain sections, parameters by name."""
+    _require_mapping(settings, path, "sections")
+    for section, values in settings.items():
+        inner = (*path, section)
+        _require_mapping(values, inner, "keys" if section in PLAIN_MODELS else "names")
+        if section in PLAIN_MODELS:
+            _validate_plain(section, values, inner)
+        for name in values if section in presets.METHOD else ():
+            _require_mapping(values[name], (*inner, name), "parameters")
+            _accept_all(section, name, values[name], (*inner, name))
+
+
+def _validate_plain(section: str, values: dict[str, Any], path: Path) -> None:
+    if section == "optimizer" and "name" in values:
+        raise Problem("presets: a preset sets no optimizer.name. Delete it.", (*path, "name"))
+    try:
+        model = PLAIN_MODELS[section].model_validate(values)
+    except ValidationError as error:
+        problem = problem_of(error, PLAIN_MODELS[section])
+        raise Problem(f"presets: {section}.{problem}", *((*path, *part) for part in problem.paths)) from None
+    values |= {key: value for key, value in model.model_dump(mode="json").items() if key in values}
+
+
+def _accept_all(section: str, name: str, values: dict[str, Any], path: Path) -> None:
+    for key in values:
+        if not presets.brings(key):
+            try:
+                values[key] = accept(section, name, key, values[key])
+            except Problem as problem:
+                raise Problem(f"presets: {problem}", (*path, key)) from None
 
 
 def _require_mapping(value: Any, path: Path, of: str) -> None:
     if not isinstance(value, dict):
         raise Problem(f"{'.'.join(path)} must be a mapping of {of}; got {show(value)}.", path)
+
+
+@functools.cache
+def defaults(section: str, name: str) -> Mapping[str, Any]:
+    """Return the default of every parameter that has one."""
+    known = signature(section, name).items()
+    usual = {key: parameter.default for key, parameter in known if parameter.default is not parameter.empty}
+    return {
+        key: list(value) if isinstance(value, tuple) else accept(section, name, key, value)
+        for key, value in usual.items()
+    }
 
 
 def _filled(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,15 +217,15 @@ def _filled(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     for key in values:
         if key != "name" and key not in known:
             accept(section, name, key, values[key])
-    for key, parameter in known.items():
+    usual = defaults(section, name)
+    for key in known:
         if key in values:
             filled[key] = accept(section, name, key, values[key])
-        elif parameter.default is inspect.Parameter.empty:
+        elif key not in usual:
             message = f"{section} '{name}' needs {key}. Add '{key}: …' to {section}."
             raise Problem(message, (section, "name"), (section,))
         else:
-            default = parameter.default
-            filled[key] = list(default) if isinstance(default, tuple) else accept(section, name, key, default)
+            filled[key] = copy.copy(usual[key])
     return filled
 
 

@@ -1,11 +1,16 @@
-"""One key of `search:`: its kind, its bounds or choices, and the conditions under which it applies."""
+"""One key of `search:`: its kind, its bounds or choices, and the conditions under which it applies.
+
+A key may have several ranges, each under conditions of its own:
+
+    loss.alpha: [{float: [0.1, 0.5], when: {loss.name: margin}}, {int: [8, 64], when: {loss.name: fastap}}]
+"""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dmltune.experiment.problems import Problem, kind_of, near_or_list, number_remedy, show, unknown
@@ -16,9 +21,15 @@ MAX_CHOICES = 1000
 _EXAMPLE = "{float: [0.1, 0.9]}, {int: [1, 16]} or {choice: [a, b]}"
 
 
+_WHEN = " when "  # in the names of ranges; keys have no blanks
+
+
 @dataclass(frozen=True)
 class Parameter:
-    """`low`/`high` (included; ints for int) or `choices`; `when` maps a key to the values it must have."""
+    """`low`/`high` (included; ints for int) or `choices`; `when` maps a key to the values it must have.
+
+    `shared`: the key has other ranges too.
+    """
 
     name: str
     kind: Kind
@@ -27,6 +38,12 @@ class Parameter:
     choices: tuple[Any, ...] = ()
     log: bool = False
     when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    shared: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name of this range in a study: Optuna knows one range for each name."""
+        return f"{self.name}{_WHEN}{self.conditions}" if self.shared else self.name
 
     @staticmethod
     def parse(name: str, spec: Any) -> Parameter:
@@ -93,6 +110,35 @@ class Parameter:
     def conditions(self) -> str:
         """`loss.name: triplet`, for messages."""
         return ", ".join(f"{key}: {' or '.join(map(str, values))}" for key, values in self.when.items())
+
+
+def key_of(label: str) -> str:
+    """Return the key of a range by its `label`."""
+    return label.partition(_WHEN)[0]
+
+
+def parse_ranges(name: str, spec: Any) -> list[Parameter]:
+    """Read `search: {name: spec}`, where `spec` is one range or a list of ranges that exclude each other."""
+    if not isinstance(spec, (list, tuple)) or not all(isinstance(each, Mapping) for each in spec):
+        return [Parameter.parse(name, spec)]
+    ranges = [replace(Parameter.parse(name, each), shared=True) for each in spec]
+    path, example = ("search", name), "{float: [0.1, 0.5], when: {loss.name: margin}}"
+    if len(ranges) < 2:
+        raise Problem(f"search.{name}: a list has two ranges at least, such as {example}.", path)
+    for place, one in enumerate(ranges):
+        for other in ranges[:place]:
+            if not any(
+                not any(same(a, b) for a in one.when[key] for b in other.when[key])
+                for key in one.when.keys() & other.when.keys()
+            ):
+                rule = f"the ranges for {{{other.conditions}}} and {{{one.conditions}}} may apply together"
+                raise Problem(f"search.{name}: {rule}. Give each a 'when' that excludes the others.", path)
+    return ranges
+
+
+def specification(ranges: Sequence[Parameter]) -> Any:
+    """Return the canonical form of the ranges of one key, which `parse_ranges` reads."""
+    return ranges[0].to_dict() if len(ranges) == 1 else [each.to_dict() for each in ranges]
 
 
 def is_number(value: Any) -> bool:

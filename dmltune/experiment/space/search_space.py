@@ -9,35 +9,50 @@ from typing import Any
 
 from dmltune.experiment import tree as trees
 from dmltune.experiment.problems import Problem, near_or_list, one_line, show
-from dmltune.experiment.schema import components, rules
+from dmltune.experiment.schema import components, presets, rules, sections
+from dmltune.experiment.schema.presets import Presets
 from dmltune.experiment.space.expression import Expression, ExpressionError, compile_expression
-from dmltune.experiment.space.parameter import Parameter, same
+from dmltune.experiment.space.parameter import Parameter, parse_ranges, same
 
-NOT_OF_A_RUN = ("search", "require", "reference_point", "baseline", "presets", "sampler", "scheduler")
+NOT_OF_A_RUN = (
+    *("search", "require", "reference_point", "baseline", "balanced"),
+    *("presets", "sampler", "scheduler"),
+)
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """`parameters` in an order in which a key comes after those of its `when`; `fixed` has all other keys."""
+    """`parameters` in an order in which a key comes after those of its `when`; `fixed` has all other keys.
+
+    Several parameters may have one name; at most one of them applies to a point. Trials are shared equally
+    among the choices of the key `balanced`.
+    """
 
     parameters: tuple[Parameter, ...] = ()
     require: tuple[Expression, ...] = ()
     reference_point: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    presets: Presets = field(default_factory=dict)
+    balanced: str | None = None
 
     @staticmethod
     def build(tree: Mapping[str, Any]) -> SearchSpace:
         """Return the space of a complete experiment tree; a Problem names the key that is wrong."""
         flat = trees.flatten(tree)
         fixed = {key: value for key, value in flat.items() if key.split(".")[0] not in NOT_OF_A_RUN}
-        parameters = ordered([Parameter.parse(name, spec) for name, spec in tree["search"].items()])
+        ranges = [each for name, spec in tree["search"].items() for each in parse_ranges(name, spec)]
+        parameters = ordered(ranges)
         known = {*fixed, *(parameter.name for parameter in parameters)}
         for parameter in parameters:
             for key in parameter.when:
                 if key not in known:
                     message = f"unknown key '{one_line(key)}'{near_or_list(key, known, 'known keys')}"
                     raise Problem(f"search.{parameter.name}.when: {message}", ("search", parameter.name))
-        space = SearchSpace(parameters, _compiled(tree["require"], known), {}, fixed)
+        require, balanced = _compiled(tree["require"], known), tree["balanced"]
+        space = SearchSpace(parameters, require, {}, fixed, tree["presets"], balanced)
+        if balanced is not None and (space[balanced].kind != "choice" or space[balanced].when):
+            message = f"balanced needs a key with choices and without 'when'; got {balanced}. Delete it."
+            raise Problem(message, ("balanced",))
         return replace(space, reference_point=space.reference_values(tree["reference_point"]))
 
     def __bool__(self) -> bool:
@@ -45,7 +60,7 @@ class SearchSpace:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(parameter.name for parameter in self.parameters)
+        return tuple(dict.fromkeys(parameter.name for parameter in self.parameters))
 
     def __getitem__(self, name: str) -> Parameter:
         for parameter in self.parameters:
@@ -97,27 +112,36 @@ class SearchSpace:
         return None
 
     def view(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return every dotted key of the experiment with `values`; a new name hides the old parameters."""
-        view = dict(self.fixed)
-        for section in trees.COMPONENTS:
-            name = f"{section}.name"
-            if name in values and values[name] != view.get(name):
-                view = {key: value for key, value in view.items() if not key.startswith(f"{section}.")}
-        return {**view, **values}
+        """Return every dotted key of the experiment with `values`; a new name replaces the old parameters."""
+        names = {section: self.fixed.get(f"{section}.name", "") for section in trees.COMPONENTS}
+        changed = {
+            section: str(values[f"{section}.name"])
+            for section, name in names.items()
+            if values.get(f"{section}.name", name) != name
+        }
+        if not changed:
+            return {**self.fixed, **values}
+        names |= changed
+        old = tuple(f"{section}." for section in changed)
+        view = {key: value for key, value in self.fixed.items() if not key.startswith(old)}
+        for section, name in changed.items():
+            own = presets.own(self.presets, names, section)
+            usual = components.defaults(section, name) if section in presets.METHOD else _BACKBONE
+            view |= {f"{section}.{key}": value for key, value in {**usual, **own, "name": name}.items()}
+        return {**view, **presets.brought(self.presets, names), **values}
 
     def validate_point(self, values: Mapping[str, Any]) -> None:
         """Require values in their bounds for the active keys, and for no others, that break no rule."""
         for name in values:
             self[name]
-        active = self.active(values)
-        for name in active:
+        active = {parameter.name: parameter for parameter in self.applicable(values)}
+        for name, parameter in active.items():
             if name not in values:
                 raise Problem(f"a trial needs a value for '{name}'; got {show(dict(values))}")
-            self[name].accept(values[name], "the value of")
+            parameter.accept(values[name], "the value of")
         for name in values:
             if name not in active:
-                needed = self[name].conditions
-                raise Problem(f"'{name}' does not apply here: it needs {needed}. Leave it out.")
+                raise Problem(f"'{name}' does not apply here: it needs {self.needed(name)}. Leave it out.")
         if broken := self.violated(values):
             raise Problem(broken)
 
@@ -155,12 +179,39 @@ class SearchSpace:
                 raise lacking(parameter)
             elif whole:
                 values[name] = _own_value(parameter, self.fixed[name])
-        for parameter in map(self.__getitem__, inapplicable):
-            known = {*self.fixed, *self.names}
-            if whole or known.issuperset(parameter.when):  # a default that is not filled in yet may meet it
-                message = f"reference_point: {parameter.name} needs {parameter.conditions}. Delete it."
-                raise Problem(message, ("reference_point", parameter.name))
+        known = {*self.fixed, *self.names}
+        for name in inapplicable:
+            conditions = {
+                key for parameter in self.parameters if parameter.name == name for key in parameter.when
+            }
+            if whole or known.issuperset(conditions):  # a default that is not filled in yet may meet it
+                message = f"reference_point: {name} needs {self.needed(name)}. Delete it."
+                raise Problem(message, ("reference_point", name))
         return values
+
+    def own_point(self, choice: Any) -> dict[str, Any]:
+        """Return the reference point with another choice of the balanced key, and its own settings."""
+        assert self.balanced is not None
+        view = self.view({self.balanced: choice})
+        values: dict[str, Any] = {}
+        for parameter in self.applicable(values):
+            name = parameter.name
+            if name == self.balanced:
+                values[name] = choice
+            elif name in self.reference_point and self.balanced not in parameter.when:
+                values[name] = self.reference_point[name]
+            elif name in view:
+                values[name] = _own_value(parameter, view[name])
+            else:
+                raise lacking(parameter)
+        return values
+
+    def needed(self, name: str) -> str:
+        """Return the conditions of a key, those of its ranges with `or` between them."""
+        return " or ".join(parameter.conditions for parameter in self.parameters if parameter.name == name)
+
+
+_BACKBONE = sections.BackboneSettings().model_dump()
 
 
 def lacking(parameter: Parameter) -> Problem:
@@ -173,19 +224,25 @@ def lacking(parameter: Parameter) -> Problem:
 
 def ordered(parameters: list[Parameter]) -> tuple[Parameter, ...]:
     """Sort parents before children, otherwise as written; a Problem for an impossible or circular `when`."""
-    by_name = {parameter.name: parameter for parameter in parameters}
     for parameter in parameters:
         for key, wanted in parameter.when.items():
-            for value in wanted if key in by_name else ():
-                by_name[key].accept(value, f"search.{parameter.name}.when:", ("search", parameter.name))
-    done: dict[str, Parameter] = {}
-    while rest := [name for name in by_name if name not in done]:
-        ready = next((name for name in rest if not set(by_name[name].when).intersection(rest)), None)
+            parents = [each for each in parameters if each.name == key]
+            if len(parents) > 1:
+                rule = f"{key} has several ranges and cannot be a condition"
+                raise Problem(f"search.{parameter.name}.when: {rule}.", ("search", parameter.name))
+            for value in wanted if parents else ():
+                parents[0].accept(value, f"search.{parameter.name}.when:", ("search", parameter.name))
+    done: list[Parameter] = []
+    rest = list(parameters)
+    while rest:
+        waiting = dict.fromkeys(parameter.name for parameter in rest)
+        ready = next((each for each in rest if not waiting.keys() & each.when.keys()), None)
         if ready is None:
-            message = f"the conditions of {' and '.join(rest)} wait for each other. Delete one 'when'."
-            raise Problem(f"search: {message}", ("search", rest[0]))
-        done[ready] = by_name[ready]
-    return tuple(done.values())
+            message = f"the conditions of {' and '.join(waiting)} wait for each other. Delete one 'when'."
+            raise Problem(f"search: {message}", ("search", rest[0].name))
+        done.append(ready)
+        rest.remove(ready)
+    return tuple(done)
 
 
 def _own_value(parameter: Parameter, value: Any) -> Any:
