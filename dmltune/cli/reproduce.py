@@ -16,6 +16,7 @@ from dmltune.cli.parser import (
     add_places,
     command_line,
     override,
+    places_of,
 )
 from dmltune.errors import UserError, readable
 
@@ -153,12 +154,13 @@ def show_list(args: argparse.Namespace, out: Output) -> int:
         out.show(Text.assemble((entry.name, "bold"), (f"   {entry.source}", "dim")))
         out.show(*lines(entry.about, "", "  ", "  "))
         needs = "needs no data" if entry.needs_no_data else f"needs {' or '.join(entry.needs)}"
-        if entry.runs_on:
-            needs += f"; at hand: {entry.runs_on}{' (a stand-in)' if entry.stand_in else ''}"
+        if entry.at_hand:
+            stand_in = " (a stand-in)" if entry.stand_in else ""
+            needs += f"; at hand: {', '.join(entry.at_hand)}{stand_in}"
         elif not entry.needs_no_data:
             needs += "; none is at hand, see --data-root"
         out.show(*lines(needs, "dim", "  ", "  "))
-        out.show(f"  {entry.command}")
+        out.show(f"  {entry.command}{places_of(args)}")
     return 0
 
 

@@ -1,6 +1,8 @@
 """Class-disjoint splits into training and validation (method-facts, "Protocols").
 
-One protocol, `conventional`, validates on the test half.
+Protocol `conventional` validates on the test half. `within` trains on all classes of both halves and
+validates on other images of the same classes, as in Fig. 3.2 and chapter 4 of the thesis: it leaves nothing
+to test on.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ PARTITIONS = {
     "halves": 2,  # of no paper: for data with 4 or 5 training classes
 }  # validation takes one partition of the classes, training the rest
 CONVENTIONAL = "conventional"
-PROTOCOLS = (*PARTITIONS, CONVENTIONAL)
+WITHIN, WITHIN_PARTS = "within", 5  # a fifth of the images of each class validates
+PROTOCOLS = (*PARTITIONS, CONVENTIONAL, WITHIN)
 FEWEST = 2 * min(PARTITIONS.values())  # training classes that any protocol can split
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Ascending indices of training and of validation images, which share no class."""
+    """Ascending indices of training and of validation images, which share no class but with `within`."""
 
     train_N: Ints
     validation_N: Ints
@@ -33,8 +36,8 @@ class Split:
 
 def folds(protocol: str) -> int:
     """Return the number of folds of a protocol."""
-    if protocol == CONVENTIONAL:
-        return 1
+    if protocol in (CONVENTIONAL, WITHIN):
+        return 1 if protocol == CONVENTIONAL else WITHIN_PARTS
     if protocol not in PARTITIONS:
         raise UserError(
             f"no protocol '{protocol}'{nearest(protocol, PROTOCOLS) or '; use ' + ', '.join(PARTITIONS)}"
@@ -55,6 +58,8 @@ def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
         )
     if not 0 <= fold < parts:
         raise UserError(f"protocol '{protocol}' has the folds 0 to {parts - 1}; got {fold}.")
+    if protocol == WITHIN:
+        return _split_images(labels_N, fold, seed)
     classes = np.unique(labels_N)
     if len(classes) < 2 * parts:
         raise UserError(
@@ -63,6 +68,17 @@ def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
         )
     dealt = np.random.default_rng(seed).permutation(classes)
     validates_N = np.isin(labels_N, dealt[fold::parts])
+    return Split(train_N=np.flatnonzero(~validates_N), validation_N=np.flatnonzero(validates_N))
+
+
+def _split_images(labels_N: Ints, fold: int, seed: int) -> Split:
+    """Deal the images of each class, shuffled by `seed`, into parts, and validate on `fold`."""
+    shuffled = np.random.default_rng(seed).permutation(len(labels_N))
+    by_class = shuffled[np.argsort(labels_N[shuffled], kind="stable")]
+    first_C, counts_C = np.unique(labels_N[by_class], return_index=True, return_counts=True)[1:]
+    validates_N = np.zeros(len(labels_N), dtype=bool)
+    place_N = np.arange(len(labels_N)) - np.repeat(first_C, counts_C)
+    validates_N[by_class] = place_N % WITHIN_PARTS == fold
     return Split(train_N=np.flatnonzero(~validates_N), validation_N=np.flatnonzero(validates_N))
 
 
@@ -77,9 +93,10 @@ def _instead(classes: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Monitored(ImageSet):
-    """Both halves of a data set as one, for protocol `conventional`.
+    """Both halves of a data set as one, for protocols `conventional` and `within`.
 
-    The first `trained` classes train; the others are test classes, which training is stopped on.
+    With `conventional` the first `trained` classes train; training is stopped on the others, the test
+    classes.
     """
 
     trained: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,3 +41,24 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
     import statistics
 
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def heat_map(
+    axis: Axes,
+    values: Mapping[tuple[int, int], float],
+    rows: Sequence[str],
+    columns: Sequence[str],
+) -> None:
+    """Draw (row, column) → share as coloured cells with the number in percent; missing cells stay white."""
+    grid = [
+        [100 * values.get((row, column), float("nan")) for column in range(len(columns))]
+        for row in range(len(rows))
+    ]
+    known = sorted(100 * value for value in values.values())
+    middle = (known[0] + known[-1]) / 2
+    axis.imshow(grid, cmap="viridis", aspect="auto", origin="lower")
+    for (row, column), value in values.items():
+        colour = "black" if 100 * value > middle else "white"
+        axis.text(column, row, f"{100 * value:.1f}", ha="center", va="center", color=colour, fontsize=8)
+    axis.set_xticks(range(len(columns)), columns)
+    axis.set_yticks(range(len(rows)), rows)

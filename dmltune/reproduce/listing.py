@@ -9,15 +9,17 @@ from pathlib import Path
 from dmltune.errors import printable
 from dmltune.reproduce import figures
 from dmltune.reproduce.paper_tables import load_table, load_trainings, table_names
-from dmltune.reproduce.study import FigureStudy, missing_data
+from dmltune.reproduce.study import missing_data
 from dmltune.reproduce.table_studies import FACTS
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A table or a figure. `runs_on` is the label of data at hand ("" for none); `missing`: label → why.
+    """A table or a figure, with the command that runs it on data at hand.
 
-    `needs_no_data`: it reads no images. `stand_in`: the data at hand are not those of the print.
+    needs, at_hand: labels of its data; missing: label → why it is not at hand
+    needs_no_data: it reads no images
+    stand_in: no data of the print are at hand
     """
 
     name: str
@@ -26,7 +28,7 @@ class Listed:
     about: str
     command: str
     needs: tuple[str, ...]
-    runs_on: str
+    at_hand: tuple[str, ...]
     stand_in: bool
     needs_no_data: bool
     missing: dict[str, str]
@@ -47,44 +49,38 @@ def _tables(data_root: Path | None) -> Iterator[Listed]:
     for name in table_names():
         table = load_table(name)
         reasons = {label: missing_data(data.name, data_root) for label, data in table.data.items()}
-        missing = {label: reason for label, reason in reasons.items() if reason}
-        at_hand = next((label for label, reason in reasons.items() if not reason), "")
-        facts = load_trainings(table).protocol == FACTS
-        command = f"dmltune reproduce {name}" + ("" if facts else " --run")
-        if at_hand and missing and not facts:
-            command += f" --data {at_hand}"
+        at_hand = tuple(label for label, reason in reasons.items() if not reason)
+        command = f"dmltune reproduce {name}"
+        if load_trainings(table).protocol != FACTS:
+            command += " --run" + (f" --data {','.join(at_hand)}" if 0 < len(at_hand) < len(reasons) else "")
         yield Listed(
-            name,
-            "table",
-            table.source,
-            printable(table.about),
-            command,
-            tuple(dict.fromkeys(data.name for data in table.data.values())),
-            at_hand,
-            False,
-            False,
-            missing,
+            name=name,
+            kind="table",
+            source=table.source,
+            about=printable(table.about),
+            command=command,
+            needs=tuple(dict.fromkeys(data.name for data in table.data.values())),
+            at_hand=at_hand,
+            stand_in=False,
+            needs_no_data=False,
+            missing={label: reason for label, reason in reasons.items() if reason},
         )
 
 
 def _figures(data_root: Path | None) -> Iterator[Listed]:
     for name in figures.names():
         study = figures.load(name)
-        missing = {label: reason for label, data in study.data.items() if (reason := data.missing(data_root))}
-        at_hand = next((label for label in study.data if label not in missing), "")
+        reasons = {label: data.missing(data_root) for label, data in study.data.items()}
+        at_hand = tuple(label for label, reason in reasons.items() if not reason)
         yield Listed(
-            name,
-            "figure",
-            study.source,
-            study.about,
-            _command(name, study, at_hand),
-            tuple(study.data),
-            at_hand,
-            bool(at_hand) and study.data[at_hand].stand_in,
-            not study.data,
-            missing,
+            name=name,
+            kind="figure",
+            source=study.source,
+            about=study.about,
+            command=f"dmltune reproduce {name}" + (f" --data {at_hand[0]}" if at_hand else ""),
+            needs=tuple(study.data),
+            at_hand=at_hand,
+            stand_in=bool(at_hand) and all(study.data[label].stand_in for label in at_hand),
+            needs_no_data=not study.data,
+            missing={label: reason for label, reason in reasons.items() if reason},
         )
-
-
-def _command(name: str, study: FigureStudy, at_hand: str) -> str:
-    return f"dmltune reproduce {name}" + (f" --data {at_hand}" if at_hand else "")

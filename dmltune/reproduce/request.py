@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dmltune.core.embedder import Embedder
+from dmltune.core.run import Progress, Run
 from dmltune.experiment import Experiment
 from dmltune.reproduce.study import DataChoice
 from dmltune.reproduce.table_studies import key_of
@@ -72,6 +73,13 @@ class FigureRequest:
             if key in done:
                 results.setdefault(name, {})[seed] = done[key]
         return {name: results[name] for name in plan if name in results}
+
+    def fit(self, experiment: Experiment) -> Iterator[tuple[Run, Progress]]:
+        """Train in this process, for a figure that looks inside; yield the state at every validation.
+
+        It is trained anew each time, so it has to be small.
+        """
+        return self.trainings.fit(experiment)
 
     def embedder(self, cell: CellResult) -> Embedder:
         """Return the trained model of a cell."""

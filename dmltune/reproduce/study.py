@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dmltune.core import backbones
 from dmltune.data import catalog
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
+from dmltune.weights.folder import find
 
 if TYPE_CHECKING:
     from dmltune.reproduce.request import FigureRequest
@@ -43,7 +45,7 @@ class DataChoice:
     def missing(self, data_root: Path | None) -> str:
         """Return why this cannot be trained here: data or weights that are not at hand. Else nothing."""
         experiment = self.experiment()
-        return missing_data(experiment.data.name, data_root) or missing_weights(experiment)
+        return missing_data(experiment.data.name, data_root) or missing_weights(experiment, data_root)
 
 
 @dataclass(frozen=True)
@@ -97,14 +99,12 @@ def missing_data(name: str, data_root: Path | None) -> str:
     return ""
 
 
-def missing_weights(experiment: Experiment) -> str:
-    """Return why the weights of the backbone cannot be loaded."""
-    from dmltune.core import backbones
-
+def missing_weights(experiment: Experiment, data_root: Path | None) -> str:
+    """Return why the backbone has no weights on this machine. They could still be fetched."""
     chosen = experiment.backbone
     try:
-        if chosen.weights != "none":
-            backbones.load(chosen.name, chosen.weights)
+        source = backbones.weights_source(chosen.name, chosen.weights)
+        here = source is None or find(source, str(data_root) if data_root else None)
     except UserError as error:
         return str(error)
-    return ""
+    return "" if here else f"weights {chosen.weights} of {chosen.name} are not on this machine"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dmltune.core.checkpoint import replace_file
-from dmltune.errors import UserError
+from dmltune.errors import UserError, UserErrors
 from dmltune.experiment import Experiment
 from dmltune.experiment.problems import near_or_list, show
 from dmltune.provenance import version_tags
@@ -24,6 +24,7 @@ from dmltune.store import validated_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
+from dmltune.train.setup import SetupError
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,9 @@ def planned_cells(
         def results(self, cells: Mapping[str, Experiment], *_: bool, **__: bool) -> Any:
             raise Planned(cells)
 
+        def fit(self, experiment: Experiment) -> Any:
+            raise Planned({"training": experiment})
+
     with _prepared(figure, options, Resources(), locations, lambda text: None, Planning) as (study, request):
         try:
             study.run(request)
@@ -108,7 +112,7 @@ def _prepared(
     label = _label(figure, study, options, locations)
     choice = study.data[label] if label else None
     base = experiment(choice, options.tiny, overrides=options.overrides) if choice else None
-    fingerprint = validate_experiment(base, locations) if base else ""
+    fingerprint = _fingerprint(figure, study, base, locations) if base else ""
     name = validated_name(options.name or study.trainings or figure)
     with claim_name(locations.store, name, base, fingerprint) if base else contextlib.nullcontext():
         yield (
@@ -123,7 +127,16 @@ def _prepared(
                 tiny=options.tiny,
                 locations=locations,
                 log=log,
-                trainings=kind(figure, name, base, fingerprint, resources, locations, options.tiny, log),
+                trainings=kind(
+                    study.trainings or figure,
+                    name,
+                    base,
+                    fingerprint,
+                    resources,
+                    locations,
+                    options.tiny,
+                    log,
+                ),
             ),
         )
 
@@ -137,12 +150,19 @@ def _label(figure: str, study: FigureStudy, options: StudyOptions, locations: Lo
         return ""
     if options.data and options.data not in study.data:
         raise UserError(f"no data {show(options.data)} in {figure}{near_or_list(options.data, study.data)}")
-    chosen = options.data or study.at_hand(locations.data_root) or next(iter(study.data))
-    if reason := study.data[chosen].missing(locations.data_root):
+    return options.data or study.at_hand(locations.data_root) or next(iter(study.data))
+
+
+def _fingerprint(figure: str, study: FigureStudy, base: Experiment, locations: Locations) -> str:
+    """Validate an experiment, fetching its weights; what is missing is told with the data at hand."""
+    try:
+        return validate_experiment(base, locations)
+    except SetupError as error:
         at_hand = study.at_hand(locations.data_root)
-        remedy = f" What is at hand: dmltune reproduce {figure} --data {at_hand}" if at_hand else ""
-        raise UserError(f"{figure} on {chosen}: {reason}{remedy}")
-    return chosen
+        if at_hand is None:
+            raise
+        instead = f"on data that are at hand: dmltune reproduce {figure} --data {at_hand}"
+        raise UserErrors([*error.lines, instead]) from None
 
 
 def _rows(study: FigureStudy, chosen: Sequence[str]) -> tuple[str, ...]:
@@ -194,7 +214,7 @@ def _log(outcome: StudyOutcome, request: FigureRequest) -> None:
         params = {"seeds": request.seeds, "tiny": request.tiny, **outcome.data}
         run = TrackedRun.open(
             tracker,
-            tracker.experiment(request.figure),
+            tracker.experiment(request.trainings.group),
             request.trainings.name,
             role="reproduction",
             params=params,

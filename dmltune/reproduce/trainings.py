@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from dmltune.check.configurations import digest
 from dmltune.core.checkpoint import MODEL
@@ -18,6 +20,7 @@ from dmltune.store import validated_name
 from dmltune.train.build import validate_experiment
 
 if TYPE_CHECKING:
+    from dmltune.core.run import Progress, Run
     from dmltune.runs import TrackedRun
     from dmltune.train.orders import TrialReport
     from dmltune.train.run_series import RunSeries, TrainingPool
@@ -63,11 +66,14 @@ class CellResult:
 
 
 class Trainings:
-    """Trains cells under a claimed name. With `tiny` they are trained in this process, without Ray."""
+    """Trains cells under a claimed name; their runs are in MLflow's experiment `group`.
+
+    With `tiny` they are trained in this process, without Ray.
+    """
 
     def __init__(
         self,
-        figure: str,
+        group: str,
         name: str,
         base: Experiment | None,
         fingerprint: str,
@@ -76,7 +82,7 @@ class Trainings:
         tiny: bool,
         log: Callable[[str], None],
     ) -> None:
-        self.figure, self.name = figure, name
+        self.group, self.name = group, name
         self.resources, self.locations, self.tiny, self.log = resources, locations, tiny, log
         self.failed: dict[str, str] = {}
         self.stopped = False
@@ -109,6 +115,19 @@ class Trainings:
         if self.stopped or not done:
             raise Unfinished
         return done
+
+    def fit(self, experiment: Experiment) -> Iterator[tuple[Run, Progress]]:
+        """Train in this process and yield the whole state at every validation. Nothing is stored."""
+        from dmltune.core.fit import fit
+        from dmltune.core.threads import torch_threads
+        from dmltune.train.build import build_run
+        from dmltune.train.ray_session import threads_of, usable_cores
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        with torch_threads(threads_of(usable_cores())):
+            run = build_run(experiment, self.locations.absolute_root, device)
+            for progress in fit(run):
+                yield run, progress
 
     def close(self, interrupted: str = "") -> None:
         """End the workers and the runs."""
@@ -155,7 +174,7 @@ class Trainings:
         if self._series is None:
             assert self._base is not None
             series = RunSeries(
-                self.locations, self.name, self.figure, self._base, self._fingerprint, "reproduction"
+                self.locations, self.name, self.group, self._base, self._fingerprint, "reproduction"
             )
             self._series = series
         return self._series

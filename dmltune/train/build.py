@@ -18,7 +18,7 @@ from dmltune.data import catalog
 from dmltune.data.features import MapFeed, Views, stored_maps
 from dmltune.data.feed import ImageFeed
 from dmltune.data.images import ImageSet, Missing
-from dmltune.data.splits import CONVENTIONAL, Monitored, Split, monitored, split
+from dmltune.data.splits import CONVENTIONAL, WITHIN, Monitored, Split, monitored, split
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations
@@ -52,7 +52,7 @@ def both_halves(
     missing: Missing = "error",
     test_list: str | None = None,
 ) -> Monitored:
-    """Return training and test images, for protocol `conventional` alone."""
+    """Return training and test images, for the protocols `conventional` and `within` alone."""
     root = Path(data_root) if data_root else None
     test = catalog.load(name, "test", root, path=path, missing=missing, test_list=test_list)
     train = training_half(name, classes, data_root, path, missing, test_list)
@@ -61,7 +61,7 @@ def both_halves(
 
 def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
     chosen = experiment.data
-    load = both_halves if experiment.objective.protocol == CONVENTIONAL else training_half
+    load = both_halves if experiment.objective.protocol in (CONVENTIONAL, WITHIN) else training_half
     images = load(chosen.name, chosen.classes, data_root, chosen.path, chosen.missing, chosen.test_list)
     return framed(images, chosen.margin)
 
@@ -121,9 +121,9 @@ def _feed_settings(experiment: Experiment, rank: int, world: int) -> dict[str, A
 
 def validation_split(experiment: Experiment, train: ImageSet) -> Split:
     """Return the training and validation classes of the experiment's protocol and fold."""
-    if isinstance(train, Monitored):
-        return train.split()
     protocol = experiment.objective.protocol
+    if isinstance(train, Monitored) and protocol == CONVENTIONAL:
+        return train.split()
     only = getattr(train, "protocol", protocol)
     if protocol != only:
         raise UserError(

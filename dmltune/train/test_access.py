@@ -1,7 +1,8 @@
-"""The test classes. They are read here alone (protocol `conventional` apart), with an entry of the ledger.
+"""The test classes. They are read here alone, with an entry of the test ledger.
 
 `search` and `train` write no entry, so their orders carry none and their workers cannot read a test image.
-Under protocol `conventional` training itself reads them; then the entry says "monitored".
+Under protocol `conventional` training itself reads them; then the entry says "monitored". Under `within` all
+classes of both halves train.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from dmltune.data import catalog
 from dmltune.data.images import ImageSet, Missing
-from dmltune.data.splits import CONVENTIONAL
+from dmltune.data.splits import CONVENTIONAL, WITHIN
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind, Ledger, LedgerEntry
@@ -41,6 +42,11 @@ def open_test(
     run_ids: Sequence[str] = (),
 ) -> OpenedTest:
     """Return the test images once the entry is on the disk. Nothing is written when there are no images."""
+    if experiment.objective.protocol == WITHIN:
+        raise UserError(
+            "protocol within trains on the classes of both halves, so there are no test classes; "
+            "train with another objective.protocol to measure on them"
+        )
     images = _test_images(experiment, locations.absolute_root)
     entry = LedgerEntry(
         kind=kind,

@@ -182,3 +182,13 @@ def test_monitoring_keeps_separate_queries(make_set: Callable[..., ImageSet]) ->
     both = monitored(train, replace(test, query_N=np.array([True, False, True, False])))
     assert both.query_N is not None
     assert both.query_N[both.split().validation_N].tolist() == [True, False, True, False]
+
+
+def test_within_validates_on_a_fifth_of_the_images_of_every_class() -> None:
+    labels_N = np.repeat(np.arange(4), [10, 11, 5, 20])[::-1].copy()
+    folds = [split(labels_N, "within", fold, seed=3) for fold in range(5)]
+    for part in folds:
+        assert sorted([*part.train_N, *part.validation_N]) == list(range(46))
+        counts_C = np.bincount(labels_N[part.validation_N])
+        assert set(counts_C - np.array([2, 2, 1, 4])) <= {0, 1}
+    assert sorted(np.concatenate([part.validation_N for part in folds])) == list(range(46))

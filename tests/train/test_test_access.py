@@ -22,6 +22,7 @@ from dmltune.experiment import load_experiment
 from dmltune.ledger import FILE, Ledger, LedgerEntry
 from dmltune.resources import Locations
 from dmltune.store import Store
+from dmltune.train.build import training_images, validation_split
 from dmltune.train.measurement import is_measured, read_measurement
 from dmltune.train.orders import Order
 from dmltune.train.test_access import open_test, opened_images, record_monitoring
@@ -194,3 +195,13 @@ def test_conventional_training_is_monitored_by_the_queries_of_the_test_half_and_
     metrics = read_measurement(Path(mine.folder))[1]["metrics"]
     assert last.best_score == pytest.approx(metrics["precision_at_1"], abs=1e-6)
     assert {f"recall_at_{k}" for k in (1, 10, 20, 30, 40, 50)} <= set(metrics)
+
+
+def test_within_trains_on_both_halves_and_leaves_nothing_to_test_on(root: Path) -> None:
+    experiment = load_experiment("glyphs", ["data.name=digits", "objective.protocol=within"])
+    images = training_images(experiment, None)
+    assert (images.num_classes, len(images)) == (10, 1797)
+    parts = validation_split(experiment, images)
+    assert len(set(images.labels_N[parts.train_N]) & set(images.labels_N[parts.validation_N])) == 10
+    with pytest.raises(UserError, match="protocol within trains on the classes of both halves"):
+        open_test(experiment, locations(root), kind="evaluate", study="x", why="y")

@@ -149,9 +149,10 @@ class OptimizerSettings(Section):
 class ObjectiveSettings(Section):
     """What a search improves, measured on which split of the training classes.
 
-    `conventional` trains on all of them and validates on the test classes, which every result says.
+    `conventional` trains on all of them and validates on the test classes, which every result says. `within`
+    trains on all classes of both halves and validates on other images of the same classes.
     """
 
     metric: Literal["map_at_r", "precision_at_1", "covering_radius"] = "map_at_r"
     mode: Literal["max", "min"] = "max"
-    protocol: Literal["ablation", "fair", "tuning", "halves", "conventional"] = "ablation"
+    protocol: Literal["ablation", "fair", "tuning", "halves", "conventional", "within"] = "ablation"

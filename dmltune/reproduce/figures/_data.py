@@ -11,15 +11,17 @@ BIRDS = DataChoice(
     "CUB-200-2011 at 160 pixels, the last blocks of EfficientNet-Lite0 trained from stored maps",
     (
         *("data.size=160", "data.views=4", "backbone.frozen_until=blocks.5"),
-        *("max_steps=480", "validate_every=24"),
+        *("max_steps=480", "validate_every=24", "presets.references.xbm={size: 800, start_step: 48}"),
     ),
 )
 GLYPHS = DataChoice(
     "glyphs",
-    "160 rendered characters train and 80 others validate, 24 pixels, ResNet-20 from random weights",
+    "80 rendered characters train and 40 others validate, 16 pixels, ResNet-20 from random weights",
     (
-        *("data.classes=240", "data.size=24", "batch.size=32", "max_steps=400", "validate_every=20"),
+        *("data.classes=120", "data.size=16", "batch.size=32", "max_steps=240", "validate_every=8"),
         # from random weights the term with proxies alone learns slowly (search_spaces/glyphs-ccp.yaml)
-        "presets={references: {ccp: {proxies: 4, pool_size: 6, patience: 3, batch_weight: 10.0}}}",
+        "presets={references: {ccp: {proxies: 4, pool_size: 6, patience: 3, batch_weight: 10.0},"
+        " xbm: {size: 320, start_step: 24}}}",
     ),
 )
+CCP_DATA = {"cub": CUB, "cars": CARS, "birds": BIRDS, "glyphs": GLYPHS}

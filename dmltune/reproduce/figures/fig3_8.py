@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, mean_and_spread, save
-from dmltune.reproduce.figures._data import BIRDS, CARS, CUB, GLYPHS
+from dmltune.reproduce.figures._data import CCP_DATA
 from dmltune.reproduce.request import FigureRequest
 from dmltune.reproduce.study import FigureResult, FigureStudy, FigureTable
 
@@ -65,6 +65,6 @@ STUDY = FigureStudy(
     about="Batch size: the contrastive loss C2 with and without CCP, from 16 to 128 images",
     source="thesis, Fig. 3.8",
     run=run,
-    data={"cub": CUB, "cars": CARS, "birds": BIRDS, "glyphs": GLYPHS},
+    data=CCP_DATA,
     rows=tuple(METHODS),
 )

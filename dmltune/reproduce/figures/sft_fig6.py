@@ -45,7 +45,7 @@ def run(request: FigureRequest) -> FigureResult:
     experiments, missing = {}, []
     for name, change in backbones_of(request).items():
         experiment = request.experiment(*_sft_data.BASELINE, change)
-        if reason := missing_weights(experiment):
+        if reason := missing_weights(experiment, request.locations.data_root):
             missing.append(f"{name} was left out: {reason}")
         else:
             experiments[name] = experiment
