@@ -133,6 +133,27 @@ MUTATIONS = (
         "test_retrieval.py",
     ),
     Mutation(
+        "recall at a large k ends at the shallow ranks",
+        "retrieval.py",
+        "if max(ks, default=0) > depth:",
+        "if False:",
+        "test_retrieval.py",
+    ),
+    Mutation(
+        "a reduction at a plateau does not start the count again",
+        "plateau.py",
+        "self.reductions + 1, 0",
+        "self.reductions + 1, self.stale",
+        "test_plateau.py",
+    ),
+    Mutation(
+        "separate queries are their own gallery in validation",
+        "fit.py",
+        "if (queries_N := run.feed.queries_N) is None:",
+        "if (queries_N := run.feed.queries_N) is None or True:",
+        "test_plateau.py",
+    ),
+    Mutation(
         "proxies learn at the rate of the backbone",
         "optimizers.py",
         '"lr": lr * proxy_factor',

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import numpy as np
 import pytest
 import torch
 from data import tiny_layouts
+from rich.console import Console
 
 from dmltune.check.configurations import Configuration
 from dmltune.check.document import CheckDocument, DistanceHistogram, ModelResult
 from dmltune.check.measured_models import MeasuredModel, summed_histogram
 from dmltune.check.measurements import measured, seed_noise
 from dmltune.check.plan import CheckPlan, PlannedModel
+from dmltune.core.clustering import cluster, clustering_metrics
 from dmltune.data.images import ImageSet
+from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.report.check_page import write_page
 from dmltune.report.check_table import check_table
@@ -163,6 +167,34 @@ def test_the_document_is_json_and_can_be_shown(checked: Checked, tmp_path: Path)
     assert CheckDocument.from_dict(json.loads(text)) == checked.document
     assert check_table(checked.document)
     assert "<html" in write_page(checked.document, tmp_path).read_text()
+
+
+def test_clustering_is_measured_from_the_stored_points_once(checked: Checked) -> None:
+    plan, lines = replace(checked.plan, clustering=True), list[str]()
+    assert "nmi" not in checked.document.configurations[0].single
+    document = measured(checked.document, plan, checked.series, checked.images, None, lines.append)
+    ours = document.configurations[0]
+    labels_N = torch.from_numpy(checked.images.labels_N)
+    for model in ours.models:
+        emb_ND = read_measurement(checked.series.member_folder(model.member), "emb")[0]["emb"]
+        expected = clustering_metrics(labels_N, cluster(emb_ND, checked.images.num_classes, 0))
+        assert {name: model.test[name] for name in ("nmi", "f1")} == pytest.approx(expected)
+    scores = [model.test["nmi"] or 0.0 for model in ours.models]
+    assert ours.single["nmi"].mean == pytest.approx(statistics.fmean(scores))
+    assert sum("k-means" in line for line in lines) == 7
+    lines.clear()
+    again = measured(checked.document, plan, checked.series, checked.images, None, lines.append)
+    assert again.configurations == document.configurations
+    assert not [line for line in lines if "k-means" in line]
+    table = Console(width=80, file=(text := io.StringIO()))
+    for part in check_table(document):
+        table.print(part)
+    assert "k-means, 16 clusters" in text.getvalue()
+    file = checked.series.member_folder(ours.models[0].member) / "clustering.json"
+    file.write_text("{}")
+    with pytest.raises(UserError, match=r"clustering\.json is damaged\. Remove it"):
+        measured(checked.document, plan, checked.series, checked.images, None, lines.append)
+    file.unlink()
 
 
 def test_histograms_of_models_are_added_without_losing_a_pair() -> None:
