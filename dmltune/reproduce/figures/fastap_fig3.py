@@ -106,7 +106,7 @@ def draw(curves: Mapping[int, Curve], level: float, label: str, path: Path) -> P
 
 STUDY = FigureStudy(
     about="Learning curves of FastAP at batch sizes from 32 to 256",
-    source="FastAP, Fig. 3",
+    source="Deep Metric Learning to Rank, supplement, Fig. 3",
     run=run,
     data={"sop": SOP, "inshop": INSHOP, "birds": BIRDS, "glyphs": GLYPHS},
 )

@@ -89,7 +89,7 @@ def draw(
 
 STUDY = FigureStudy(
     about="Covariances of four classes and their eigenvalues, in a model trained without the transform",
-    source="SFT, Fig. 2",
+    source="Spherical Feature Transform, Fig. 2",
     run=run,
     data={"cub": CUB, "cars": CARS, "birds": BIRDS, "glyphs": GLYPHS},
     trainings="sft-shapes",

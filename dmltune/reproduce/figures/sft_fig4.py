@@ -100,7 +100,7 @@ def draw(
 
 STUDY = FigureStudy(
     about="Divergence of the classes and distances of pairs, without and with the transform",
-    source="SFT, Fig. 4",
+    source="Spherical Feature Transform, Fig. 4",
     run=run,
     data={"cars": _sft_data.CARS, "cub": _sft_data.CUB, "birds": _sft_data.BIRDS, "glyphs": _sft_data.GLYPHS},
     trainings="sft-shapes",

@@ -96,7 +96,7 @@ def draw(scores: Scores, label: str, path: Path) -> Path:
 
 STUDY = FigureStudy(
     about="Batch size with and without the transform, and its weight λ",
-    source="SFT, Fig. 5",
+    source="Spherical Feature Transform, Fig. 5",
     run=run,
     data={"cars": _sft_data.CARS, "cub": _sft_data.CUB, "birds": _sft_data.BIRDS, "glyphs": _sft_data.GLYPHS},
     rows=(BATCH, WEIGHT),

@@ -106,7 +106,7 @@ def draw(shapes: Mapping[str, Shape], request: FigureRequest) -> Path:
 
 STUDY = FigureStudy(
     about="When rotation and translation do the same: ‖Aσ − σ‖ of several backbones",
-    source="SFT, Fig. 6",
+    source="Spherical Feature Transform, Fig. 6",
     run=run,
     data={"cub": _sft_data.CUB, "cars": _sft_data.CARS, "glyphs": _sft_data.GLYPHS},
 )

@@ -103,7 +103,7 @@ def draw(scores: Scores, label: str, path: Path) -> Path:
 
 STUDY = FigureStudy(
     about="An unbalanced set: accuracy of head and tail classes under both schemes of the transform",
-    source="SFT, Table 5",
+    source="Spherical Feature Transform, Table 5",
     run=run,
     data={"faces": FACES, "glyphs": GLYPHS},
     rows=tuple(SCHEMES),
