@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmltune.reproduce.figures._data import BIRDS, GLYPHS
+from dmltune.reproduce.figures._data import BIRDS
 from dmltune.reproduce.figures._sweep import C2, LOSSES, PNCA
 from dmltune.reproduce.study import DataChoice
 
@@ -11,6 +11,11 @@ COLLAGES = DataChoice(
     "collage",
     "collages of rendered characters: the class is a quarter of the picture; ResNet-20 from random weights",
     ("max_steps=480", "validate_every=60"),
+)
+GLYPHS = DataChoice(
+    "glyphs",
+    "160 rendered characters train and 80 others validate, 32 pixels, ResNet-20 from random weights",
+    ("data.classes=240", "batch.size=32", "max_steps=400", "validate_every=40"),
 )
 DATA = {"cub": CUB, "birds": BIRDS, "collages": COLLAGES, "glyphs": GLYPHS}
 EPSILON = {C2: 5.0, PNCA: 0.5}  # the text's choice for losses without and with proxies

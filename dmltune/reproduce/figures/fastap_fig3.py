@@ -25,8 +25,8 @@ INSHOP = DataChoice("inshop-fastap", "In-shop, ResNet-18, hard batches, as in th
 _FASTAP = ("loss=fastap", "batch.samples_per_class=all")
 GLYPHS = DataChoice(
     "glyphs",
-    "320 rendered characters train and 160 validate, 24 pixels, ResNet-20, batches of random classes",
-    ("data.classes=480", "data.size=24", *_FASTAP),
+    "160 rendered characters train and 80 validate, 16 pixels, ResNet-20, batches of random classes",
+    ("data.classes=240", "data.size=16", *_FASTAP),
 )
 BIRDS = replace(_data.BIRDS, overrides=(*_data.BIRDS.overrides, *_FASTAP))
 
