@@ -16,7 +16,7 @@ from dmltune.reproduce.study import DataChoice, FigureResult, FigureStudy, Figur
 
 TITLE = "Accuracy on held-out images of the trained classes"
 PARTS = ("head", "tail")
-FULL, SMALL, TINY = Sizes(50, 5, 101), Sizes(12, 2, 17), Sizes(3, 1, 6)
+FULL, SMALL, TINY = Sizes(50, 5, 101), Sizes(10, 2, 14), Sizes(3, 1, 6)
 _SFT = "transform={{name: sft, scheme: {}, weight: 0.2, tail_below: {}}}"
 SCHEMES = {"baseline": "", "balanced": "balanced", "unbalanced": "unbalanced"}
 COLOURS = {"baseline": GREY, "balanced": GREEN, "unbalanced": BLUE}
@@ -29,10 +29,10 @@ FACES = DataChoice(
 )
 GLYPHS = DataChoice(
     "glyphs",
-    "rendered characters with 17 pictures or more, 12 (head) or 2 (tail) of them train; ResNet-20",
+    "rendered characters with 14 pictures or more, 10 (head) or 2 (tail) of them train; ResNet-20",
     (
         *("data.size=24", "loss={name: l2_softmax, scale: 16.0}", "batch={size: 64, samples_per_class: 0}"),
-        *("optimizer.proxy_factor=10", "max_steps=1500", "validate_every=500"),
+        *("optimizer.proxy_factor=10", "max_steps=800", "validate_every=200"),
     ),
 )
 Scores = Mapping[str, list[dict[str, float]]]
