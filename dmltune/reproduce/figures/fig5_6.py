@@ -159,7 +159,7 @@ def draw(results: Mapping[str, Measured], images: ImageSet, shown_N: Ints, reque
             grey_HW = picture_HWC.mean(-1)
             extent = (0, grey_HW.shape[1], grey_HW.shape[0], 0)
             axis.imshow(grey_HW, cmap="gray", extent=extent)
-            alpha_HW = (weight_HW / weight_HW.max()).numpy() * 0.75
+            alpha_HW = (weight_HW / weight_HW.max()).numpy() * 0.6
             axis.imshow(
                 colours(dominant_HW.numpy())[..., :3], alpha=alpha_HW, extent=extent, interpolation="nearest"
             )

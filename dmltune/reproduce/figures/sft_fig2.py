@@ -76,6 +76,7 @@ def draw(
         own_N3 = points_N3[(labels_N == label).numpy()]
         space.scatter(*own_N3.T, s=9, color=COLOURS[place], label=f"class {place + 1}")
     space.set_title("(a) three principal components", fontsize=9)
+    space.tick_params(labelsize=6)
     space.legend(fontsize=7)
     parts = (("(b) diagonals", variances_CD), ("(c) eigenvalues", spectra_CE))
     for number, (title, values) in enumerate(parts, start=2):

@@ -75,11 +75,12 @@ def draw(
     histograms: dict[str, tuple[Tensor, Tensor, Tensor]],
     request: FigureRequest,
 ) -> Path:
-    figure, axes = canvas(1 + len(histograms), width=3.6)
+    figure, axes = canvas(2, 2)
+    panels = [axis for row in axes for axis in row]
     trained = {name: values for name, values in divergences.items() if name != BEFORE}
     first = next(iter(trained.values()))
     order_C = first.argsort()[:: 1 + (len(first) - 1) // MOST_BARS]
-    axis = axes[0][0]
+    axis = panels[0]
     for (name, values_C), colour, shift in zip(trained.items(), (BLUE, ORANGE), (-0.2, 0.2), strict=False):
         spread = float(values_C.std(correction=0))
         places = [place + shift for place in range(len(order_C))]
@@ -89,7 +90,7 @@ def draw(
     axis.set_ylabel("divergence")
     axis.set_title("(a)", fontsize=9)
     axis.legend(fontsize=7)
-    for axis, (name, (edges, positive, negative)) in zip(axes[0][1:], histograms.items(), strict=True):
+    for axis, (name, (edges, positive, negative)) in zip(panels[1:], histograms.items(), strict=False):
         stairs(axis, edges.tolist(), positive.tolist(), negative.tolist())
         axis.set_xlabel("distance")
         axis.set_ylabel("share of pairs")
