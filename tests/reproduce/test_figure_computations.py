@@ -10,7 +10,16 @@ import torch
 from scipy.optimize import linprog
 
 from dmltune.core.poolings.gsp import generalized_sum_pool
-from dmltune.reproduce.figures import fastap_fig3, fig5_2, fig5_9, screen5_4, sft_fig2, sft_fig4, xbm_drift
+from dmltune.reproduce.figures import (
+    fastap_fig3,
+    fig5_2,
+    fig5_9,
+    fig5_12b,
+    screen5_4,
+    sft_fig2,
+    sft_fig4,
+    xbm_drift,
+)
 from dmltune.reproduce.figures._sweep import Mean, cell_name, difference
 from dmltune.reproduce.paper_tables import load_table
 
@@ -111,3 +120,14 @@ def test_names_of_cells_are_plain_and_a_difference_says_its_noise() -> None:
     assert cell_name(("C2", "gsp+gmp", 0.5, 16)) == "C2-gsp-gmp-0.5-16"
     assert difference(Mean(0.5, 0.01, 1), Mean(0.48, 0.03, 1)) == "+2.0 points"
     assert difference(Mean(0.5, 0.01, 3), Mean(0.48, 0.03, 3)) == "+2.0 points (sd of the seeds 3.0)"
+
+
+def test_a_pooling_is_compared_with_average_pooling_model_by_model() -> None:
+    by_model = {
+        ("C2", "gap"): {(0, 0): 0.20, (1, 0): 0.40, (2, 0): 0.50},
+        ("C2", "gsp"): {(0, 0): 0.21, (1, 0): 0.43},
+        ("PNCA", "gsp"): {(0, 0): 0.21},
+    }
+    assert fig5_12b.gain(("C2", "gsp"), by_model) == "+2.0 ± 1.4"
+    assert fig5_12b.gain(("C2", "gap"), by_model) is None
+    assert fig5_12b.gain(("PNCA", "gsp"), by_model) is None

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dmltune.reproduce.drawing import BLUE, GREY, ORANGE, canvas, save
+from dmltune.reproduce.drawing import BLUE, GREY, ORANGE, canvas, mean_and_spread, save
 from dmltune.reproduce.figures._data import CUB
 from dmltune.reproduce.figures._pooling_data import DATA, gsp
-from dmltune.reproduce.figures._sweep import LOSSES, Mean, Setting, means, train_settings
+from dmltune.reproduce.figures._sweep import LOSSES, Mean, Setting, train_settings
 from dmltune.reproduce.request import FigureRequest
 from dmltune.reproduce.study import FigureResult, FigureStudy, FigureTable
 from dmltune.reproduce.trainings import CellResult
@@ -32,6 +32,7 @@ POOLINGS: dict[str, tuple[str, ...]] = {
     "gsp+gmp": ("pooling.under=sum+max",),
 }
 Scores = dict[Setting, Mean]
+ByModel = dict[tuple[int, int], float]  # (fold, number of the seed) → MAP@R
 
 
 def run(request: FigureRequest) -> FigureResult:
@@ -44,14 +45,15 @@ def run(request: FigureRequest) -> FigureResult:
         for fold in range(folds)
     }
     opens_test = not request.data.stand_in
-    cells = train_settings(request, settings, test=opens_test)
-    scores = of_all_folds(cells, opens_test)
-    ordered = sorted(scores, key=lambda setting: -scores[setting].mean)
-    gains = {setting: gain(setting, scores) for setting in ordered}
-    rows = [(*s, scores[s].mean, scores[s].spread, gains[s], scores[s].seeds) for s in ordered]
+    by_model = scores_of_models(train_settings(request, settings, test=opens_test), opens_test)
+    scores = {key: Mean(*mean_and_spread(list(own.values())), len(own)) for key, own in by_model.items()}
+    rows = [
+        (*key, scores[key].mean, scores[key].spread, gain(key, by_model), scores[key].seeds)
+        for key in sorted(scores, key=lambda key: -scores[key].mean)
+    ]
     where = "test classes" if opens_test else "validation classes of the folds"
     table = FigureTable(
-        f"MAP@R on {where}, the mean of {folds} models",
+        f"MAP@R on {where}, mean of {folds} folds; differences are of the same fold and seed ± sd",
         ("loss", "pooling", "MAP@R %", "sd %", "to gap, points", "models"),
         rows,
     )
@@ -61,22 +63,27 @@ def run(request: FigureRequest) -> FigureResult:
 
 def overrides(loss: str, pooling: str) -> tuple[str, ...]:
     own = POOLINGS[pooling]
-    return (*gsp(loss), *own) if pooling.startswith("gsp") and pooling != "gsop" else (*LOSSES[loss], *own)
+    return (*gsp(loss), *own) if pooling in ("gsp", "gsp+gmp") else (*LOSSES[loss], *own)
 
 
-def of_all_folds(cells: Mapping[Setting, list[CellResult]], test: bool) -> Scores:
-    """Return the mean over the models of all folds of each (loss, pooling)."""
-    joined: dict[Setting, list[CellResult]] = {}
+def scores_of_models(cells: Mapping[Setting, list[CellResult]], test: bool) -> dict[Setting, ByModel]:
+    """Return (loss, pooling) → (fold, number of the seed) → MAP@R."""
+    joined: dict[Setting, ByModel] = {}
     for setting, group in cells.items():
-        joined.setdefault(setting[:2], []).extend(group)
-    return means(joined, lambda cell: float(cell.test["map_at_r"]) if test else cell.score)
+        for number, cell in enumerate(group):
+            score = float(cell.test["map_at_r"]) if test else cell.score
+            joined.setdefault(setting[:2], {})[int(setting[2]), number] = score
+    return joined
 
 
-def gain(setting: Setting, scores: Scores) -> str | None:
-    baseline = scores.get((setting[0], "gap"))
-    if baseline is None or setting[1] == "gap":
+def gain(key: Setting, by_model: Mapping[Setting, ByModel]) -> str | None:
+    """Return the mean difference to average pooling in points, model by model, and its spread."""
+    own, baseline = by_model[key], by_model.get((key[0], "gap"), {})
+    differences = [own[model] - baseline[model] for model in own if model in baseline]
+    if not differences or key[1] == "gap":
         return None
-    return f"{100 * (scores[setting].mean - baseline.mean):+.1f}"
+    mean, spread = mean_and_spread(differences)
+    return f"{100 * mean:+.1f}" + (f" ± {100 * spread:.1f}" if len(differences) > 1 else "")
 
 
 def answers(scores: Scores) -> list[str]:

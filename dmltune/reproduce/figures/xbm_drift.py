@@ -41,7 +41,8 @@ def run(request: FigureRequest) -> FigureResult:
 
 def snapshots(request: FigureRequest, experiment: Experiment) -> Tensor:
     """Train, and return the points of the first validation images at every validation, (S, B, D)."""
-    points, fixed = [], []
+    points: list[Tensor] = []
+    fixed: list[Tensor] = []
     for run, progress in request.fit(experiment):
         if progress.finished:  # it comes with the best weights in place
             continue
