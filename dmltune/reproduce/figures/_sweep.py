@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 Setting = tuple[str | float | int, ...]
 Cells = dict[Setting, list[CellResult]]
 C2, PNCA = "C2", "PNCA"
-LOSSES = {  # chapter 5; what is left out is a preset of the space
-    C2: ("loss=contrastive",),
-    PNCA: ("loss=proxy_nca", "batch.samples_per_class=1", "optimizer.proxy_factor=100"),
-}
+LOSSES = {C2: ("loss=contrastive",), PNCA: ("loss=proxy_nca",)}  # with the presets of the space
 
 
 @dataclass(frozen=True)

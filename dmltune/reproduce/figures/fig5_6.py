@@ -28,7 +28,7 @@ from dmltune.data.images import ImageSet, Ints
 from dmltune.experiment import Experiment
 from dmltune.reproduce.drawing import canvas, save
 from dmltune.reproduce.figures._points import images_of
-from dmltune.reproduce.figures._pooling_data import gsp
+from dmltune.reproduce.figures._pooling_data import PROXIES_FROM_RANDOM, gsp
 from dmltune.reproduce.figures._sweep import PNCA, cell_name
 from dmltune.reproduce.request import FigureRequest
 from dmltune.reproduce.study import DataChoice, FigureResult, FigureStudy, FigureTable
@@ -36,7 +36,7 @@ from dmltune.train.ray_session import threads_of, usable_cores
 
 PROTOTYPES, SHOWN_CLASSES, SHOWN_IMAGES = 8, 10, 6
 METHODS = {"without L_ZS": 0.0, "with L_ZS": 0.1}
-_TRAINING = ("objective.protocol=within", "max_steps=4000", "validate_every=200")
+_TRAINING = ("objective.protocol=within", "max_steps=4000", "validate_every=200", PROXIES_FROM_RANDOM)
 CIFAR10 = DataChoice(
     "glyphs",
     "CIFAR-10, all ten classes trained, ResNet-20, as in the text",
