@@ -9,6 +9,7 @@ NUMBER = "dmltune.number"  # PARENT, the number of a trial, or the name of a mem
 ROLE = "dmltune.role"
 STATE = "dmltune.state"
 REASON = "dmltune.reason"  # why a run failed or was stopped
+IDLE = "dmltune.idle"  # searched parameters that had no effect in the trial, and why
 DRIVER = "dmltune.driver"  # host:pid:start of the process that writes the run
 SEED = "dmltune.seed"
 DATA = "dmltune.data"  # data set:fingerprint of its training images
@@ -26,4 +27,4 @@ PARENT = "parent"
 STORED = "yes"
 
 State = Literal["complete", "pruned", "failed", "interrupted"]
-Role = Literal["search", "reference", "baseline", "training", "check", "member", "reproduction"]
+Role = Literal["search", "reference", "baseline", "repeat", "training", "check", "member", "reproduction"]

@@ -21,7 +21,12 @@ from dmltune.tracking import Tracker
 
 ARCHIVE = Path(__file__).parent / "data_old_store" / "store.tar.xz"
 WRITTEN_AT = "/tmp/dmltune-old-store"
-SHORT = ("glyphs-ccp", "data.classes=40")
+# the space as it was when the store was written
+AS_IT_WAS = (
+    *("monitor.every=null", "monitor.images=500", "references.longest=null"),
+    "reference_point.references.pool_size=7",
+)
+SHORT = ("glyphs-ccp", *AS_IT_WAS, "data.classes=40")
 DONE = ("search", *SHORT, "max_steps=6", "validate_every=2", "--trials", "4", "--name", "done", "-f", "json")
 HALF = (
     "search",

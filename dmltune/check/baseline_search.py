@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dmltune.check.configurations import BASELINE, Configuration
-from dmltune.check.finished_search import FinishedSearch
+from dmltune.check.finished_search import POINTS, FinishedSearch
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
@@ -31,7 +31,7 @@ def tuned_baseline(
     from dmltune.search.api import search
 
     space = baseline_space(finished.experiment)
-    trials = sum(trial.role != BASELINE for trial in finished.trials)
+    trials = sum(trial.role in POINTS for trial in finished.trials)
     name = baseline_name(finished)
     log(f"search {name}: {trials} trials over {', '.join(space.search)}, as many as {finished.name} had")
     result = search(

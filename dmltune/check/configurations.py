@@ -15,10 +15,14 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment import tree as trees
 from dmltune.experiment.loading import parse_overrides
+from dmltune.experiment.schema import components
 from dmltune.store import validated_name
 
 WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
-NOT_OF_THE_TRAINING = ("fold", "seed", "about", "presets", "balanced", "trials", "sampler", "scheduler")
+NOT_OF_THE_TRAINING = (
+    *("fold", "seed", "about", "presets", "balanced", "trials", "noise_seeds"),
+    *("sampler", "scheduler"),
+)
 
 
 def _read_experiment(tree: Any) -> Experiment:
@@ -44,10 +48,15 @@ class Configuration:
 
 
 def digest(experiment: Experiment) -> str:
-    """Return 12 hexadecimal digits that name the configuration, whatever its fold and seed."""
+    """Return 12 hexadecimal digits that name the configuration, whatever its fold and seed.
+
+    An older version may not have known all parameters of a component: their defaults are filled in.
+    """
     tree = experiment.fixed().to_dict()
     for key in NOT_OF_THE_TRAINING:
         tree.pop(key, None)
+    components.complete(tree)
+    del tree["presets"]
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -15,6 +15,7 @@ from dmltune.experiment import Experiment
 from dmltune.tracking import Tracker
 
 RESULT, EXPERIMENT = "result.json", "experiment.json"
+POINTS = ("reference", "search")  # the roles of points of the space
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class FinishedSearch:
     fingerprint: str  # of the training images
 
     def complete_trials(self) -> list[FinishedTrial]:
-        """Return the completed points of the space, best first, without the baseline."""
+        """Return the completed points of the space, best first."""
         sign = -1 if self.mode == "max" else 1
-        points = (trial for trial in self.trials if trial.role != "baseline" and trial.state == "complete")
+        points = (trial for trial in self.trials if trial.role in POINTS and trial.state == "complete")
         scored = [trial for trial in points if trial.best is not None]
         return sorted(scored, key=lambda trial: (sign * (trial.best or 0.0), trial.number))
 

@@ -76,7 +76,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     with recommended(args, chosen):
         result = search_with(args, chosen, store, baseline)
     resume = command_line(args, name=result.name)
-    extend = command_line(args, name=result.name, trials=2 * len(result.rows))
+    trials = sum(row.role != "repeat" for row in result.rows)
+    extend = command_line(args, name=result.name, trials=2 * trials)
     opened = Ledger(store).was_opened(chosen.experiment.data.name)
     out.show(*summary(result, resume, extend, places_of(args), baseline, test_opened=opened))
     notice = warning(result.protocol)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from dmltune.core import collectives, optimizers, precision
+from dmltune.core.batch_source import BatchSource
 from dmltune.core.geometry import covering_radius
 from dmltune.core.objective import distribute
 from dmltune.core.retrieval import retrieval_metrics
-from dmltune.core.run import MEASURES, BatchSource, Diverged, Options, Progress, Run, Schedule
+from dmltune.core.run import MEASURES, Diverged, Options, Progress, Run, Schedule
 
 __all__ = ["MEASURES", "BatchSource", "Diverged", "Options", "Progress", "Run", "Schedule", "fit"]
 
@@ -75,25 +77,45 @@ def fit(
         run.interval_seconds += stop.step_seconds
         if validate:
             yield _validate(run)
+        elif run.monitors and run.step % (run.schedule.monitor_every or 1) == 0:
+            _monitor(run)
 
 
 def _validate(run: Run, known: Mapping[str, float] | None = None) -> Progress:
     """Measure and store the averaged weights, if there are any, and report them to the references.
 
-    θ* of CCP is the weights with the best score. Pools are embedded by the live weights, with which the
-    proxies are compared.
+    θ* of CCP is the weights with the best score: that of the monitored images, if there are any. Pools are
+    embedded by the live weights, with which the proxies are compared.
     """
     with run.ema.in_place():
-        measures = dict(known) if known else _measure(run)
+        points = _embed_validation(run) if known is None else None
+        measures = dict(known or {}) if points is None else _measure(run, *points)
         metrics = {**run.interval_figures(), **measures, "seconds": run.seconds}
         run.count_validation(metrics)
         weights_W = run.objective.weights_W().detach()
-    references, score = run.objective.references, run.sign * metrics[run.schedule.metric]
     if run.step == 0:
-        run.metrics |= references.figures()
+        run.metrics |= run.objective.references.figures()
     else:
-        run.metrics |= references.after_validation(score, weights_W, lambda per_class: _pool(run, per_class))
+        score = metrics[run.schedule.metric]
+        if run.monitors and points is not None:
+            places_N = run.feed.monitored_N
+            score = _measure(run, *(part_N[places_N] for part_N in points), places_N)[run.schedule.metric]
+        run.metrics |= _tell_references(run, score, weights_W)
     return _finish(run, run.reason()) if run.reason() else run.progress()
+
+
+def _monitor(run: Run) -> None:
+    """Measure the monitored images alone and report their score to the references."""
+    with run.ema.in_place():
+        places_N = run.feed.monitored_N
+        measures = _measure(run, *_embed_validation(run, places_N), places_N)
+        weights_W = run.objective.weights_W().detach()
+    _tell_references(run, measures[run.schedule.metric], weights_W)
+
+
+def _tell_references(run: Run, score: float, weights_W: Tensor) -> dict[str, float]:
+    pool = partial(_pool, run)
+    return run.objective.references.after_validation(run.sign * score, weights_W, pool)
 
 
 def _finish(run: Run, reason: str) -> Progress:
@@ -101,32 +123,33 @@ def _finish(run: Run, reason: str) -> Progress:
     return run.progress(reason)
 
 
-def _measure(run: Run) -> dict[str, float]:
-    """Embed and measure the validation set, on rank 0, so that all ranks hold the same numbers."""
-    emb_ND, labels_N = _embed_validation(run)
+def _measure(run: Run, emb_ND: Tensor, labels_N: Tensor, places_N: Tensor | None = None) -> dict[str, float]:
+    """Measure points (of the images at these places) on rank 0, so that all ranks hold the same numbers."""
     _check_finite(run, float(emb_ND.sum()), "embedding")
     values = dict.fromkeys(MEASURES, 0.0)
     if collectives.rank() == 0:
-        metrics = retrieval_metrics(*_sides(run, emb_ND, labels_N))
+        metrics = retrieval_metrics(*_sides(run, emb_ND, labels_N, places_N))
         metrics["covering_radius"] = covering_radius(emb_ND, labels_N)
         values = {name: metrics[name] for name in MEASURES}
     return {name: collectives.broadcast_number(value) for name, value in values.items()}
 
 
-def _sides(run: Run, emb_ND: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+def _sides(
+    run: Run, emb_ND: Tensor, labels_N: Tensor, places_N: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Return points and labels of the queries, then those of the gallery, or None where all are both."""
     if (queries_N := run.feed.queries_N) is None:
         return emb_ND, labels_N, None, None
-    queries_N = queries_N.to(emb_ND.device)
+    queries_N = (queries_N if places_N is None else queries_N[places_N]).to(emb_ND.device)
     return emb_ND[queries_N], labels_N[queries_N], emb_ND[~queries_N], labels_N[~queries_N]
 
 
 @torch.no_grad()
-def _embed_validation(run: Run) -> tuple[Tensor, Tensor]:
-    """Embed the whole validation set in its own order, on every rank."""
+def _embed_validation(run: Run, places_N: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Embed the validation set, or the images at these places, in its own order, on every rank."""
     embedder = run.objective.embedder.eval()
     emb, labels = [_no_points(run)], [torch.zeros(0, dtype=torch.long, device=run.device)]
-    for images, labels_B in run.feed.validation():
+    for images, labels_B in run.feed.validation(places_N):
         emb.append(embedder(images.to(run.device, non_blocking=True)))
         labels.append(labels_B.to(run.device))
     emb_ND, labels_N = torch.cat(emb), torch.cat(labels)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from dmltune.core.batch_source import BatchSource
 from dmltune.core.ema import Ema
+from dmltune.core.idle import idle_parameters
 from dmltune.core.objective import Objective
 from dmltune.core.plateau import Plateau
 from dmltune.errors import UserError, nearest
@@ -22,7 +23,8 @@ MEASURES = ("map_at_r", "precision_at_1", "covering_radius")  # the figures of e
 class Progress:
     """Progress at a validation. `score` is `metrics[schedule.metric]`.
 
-    reason: "" while training goes on, then "max_steps", "patience" or "stopped".
+    reason: "" while training goes on, then "max_steps", "patience" or "stopped". idle: dotted key → why this
+    parameter has had no effect so far.
     """
 
     step: int
@@ -34,6 +36,7 @@ class Progress:
     improved: bool = False
     finished: bool = False
     reason: str = ""
+    idle: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class Schedule:
     """When to validate, to lower the learning rates and to stop.
 
     `patience` counts validations without improvement. From the step of each milestone on, learning rates are
-    multiplied by `decay`; so they are after every `plateau` validations without improvement.
+    multiplied by `decay`; so they are after every `plateau` validations without improvement. Every
+    `monitor_every` steps, and at every validation, the monitored images of the feed are measured; None: the
+    references get the score of the validations, and nothing in between.
     """
 
     max_steps: int
@@ -52,6 +57,7 @@ class Schedule:
     milestones: tuple[int, ...] = ()
     decay: float = 0.1
     plateau: int | None = None
+    monitor_every: int | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in MEASURES:
@@ -101,26 +107,6 @@ class Diverged(Exception):
         return type(self), (self.step, self.what)
 
 
-class BatchSource(Protocol):
-    """Source of images: uint8 (B, 3, H, W), or float in [0, 1]; labels are 0 … num_classes − 1."""
-
-    @property
-    def num_classes(self) -> int: ...
-
-    @property
-    def queries_N(self) -> Tensor | None:
-        """Which validation images are queries, the others being the gallery; None: each image is both."""
-
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Return this rank's slice of a step's batch, equally long on all ranks: (images_B3HW, labels_B)."""
-
-    def validation(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield this rank's share in order: rank r has the items r::world."""
-
-    def pool(self, per_class: int, round: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield this rank's share of `per_class` fresh samples a class: (images, labels_B, slot_B)."""
-
-
 class Run:
     """A training that `fit` advances; `state()` and `restore()` move it to another process bit for bit."""
 
@@ -166,6 +152,17 @@ class Run:
         if self.step >= self.schedule.max_steps:
             return "max_steps"
         return "patience" if patience is not None and self.validations_without_improvement >= patience else ""
+
+    @property
+    def monitors(self) -> bool:
+        """Whether images are measured between validations: only references that follow the score need it."""
+        return self.schedule.monitor_every is not None and self.objective.references.follows_score
+
+    @property
+    def rates_lowered(self) -> bool:
+        return any(
+            group["lr"] < rate for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True)
+        )
 
     def set_rates(self) -> None:
         """Set the learning rates of the coming step: lr · decay^(milestones passed + reductions)."""
@@ -219,6 +216,7 @@ class Run:
             improved=self.started and self.best_step == self.step,
             finished=bool(reason),
             reason=reason,
+            idle=idle_parameters(self),
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

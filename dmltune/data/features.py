@@ -103,13 +103,14 @@ class MapFeed(ImageFeed):
         # its random number chooses the view
         self._augmentation = augmentations.Augmentation(1, augmentations.none)
 
-    def validation(self) -> Iterator[Batch]:
+    def validation(self, places_N: Tensor | None = None) -> Iterator[Batch]:
         """Yield this rank's validation maps, as `ImageFeed.validation` does images."""
-        _, labels_N = np.unique(self._images.labels_N[self._validation_N], return_inverse=True)
-        for places in chunks(range(self.rank, len(labels_N), self.world), 256):
+        mine_N = self._my_places(places_N)
+        for positions in chunks(range(len(mine_N)), 256):
+            places = mine_N[positions]
             images_B = self._validation_N[places]
             maps = self._maps.read(images_B, np.zeros_like(images_B))
-            yield maps, torch.from_numpy(labels_N[places])
+            yield maps, torch.from_numpy(self._validation_labels_N[places])
 
     def _augmented(self, chosen_B: Ints, u_BK: augmentations.Uniform) -> Batch:
         views_B = np.zeros_like(chosen_B)

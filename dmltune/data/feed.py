@@ -17,7 +17,15 @@ from torch import Tensor
 from dmltune.data import augment as augmentations
 from dmltune.data.images import ImageSet, Indices, Ints
 from dmltune.data.packed import at_size
-from dmltune.data.samplers import AUGMENTATION, POOL, POOL_AUGMENTATION, SamplesPerClass, generator, sampler
+from dmltune.data.samplers import (
+    AUGMENTATION,
+    MONITORED,
+    POOL,
+    POOL_AUGMENTATION,
+    SamplesPerClass,
+    generator,
+    sampler,
+)
 from dmltune.data.splits import Split
 from dmltune.errors import UserError
 
@@ -30,7 +38,8 @@ class ImageFeed:
     """Batches that are pure functions of (seed, step) or (seed, round).
 
     A resume needs no state, and all ranks together get exactly the images of a single process. Background
-    `threads` prepare the next `prefetch` batches. `cache` is a mode of `packed.at_size`.
+    `threads` prepare the next `prefetch` batches. `cache` is a mode of `packed.at_size`. `monitored` is the
+    least number of images to measure between validations, all of them without it.
     """
 
     def __init__(
@@ -49,6 +58,7 @@ class ImageFeed:
         threads: int = 1,
         categories: int | None = None,
         cache: str | None = None,
+        monitored: int | None = None,
     ) -> None:
         if batch_size % world:
             raise UserError(
@@ -58,6 +68,9 @@ class ImageFeed:
         self.size, self.batch_size, self.seed, self.rank, self.world = size, batch_size, seed, rank, world
         self._augmentation = augmentations.load(augment)
         self._train_N, self._validation_N = split.train_N, split.validation_N
+        _, self._validation_labels_N = np.unique(train.labels_N[split.validation_N], return_inverse=True)
+        places = whole_classes(self._validation_labels_N, monitored or len(split.validation_N))
+        self.monitored_N = torch.from_numpy(places)
         classes, self._labels_N = np.unique(train.labels_N[split.train_N], return_inverse=True)
         self.num_classes = len(classes)
         category_N = None if train.category_N is None else train.category_N[split.train_N]
@@ -88,14 +101,14 @@ class ImageFeed:
                     self._pending[later] = self._thread.submit(self._load, later)
         return pending.result() if pending else self._load(step)
 
-    def validation(self) -> Iterator[Batch]:
-        """Yield this rank's validation images in order: items rank, rank + world, …
+    def validation(self, places_N: Tensor | None = None) -> Iterator[Batch]:
+        """Yield this rank's validation images, or those at `places_N`, in order: rank, rank + world, …
 
         Labels are 0 … number of validation classes − 1.
         """
-        mine_N = self._validation_N[self.rank :: self.world]
-        _, labels_N = np.unique(self._images.labels_N[self._validation_N], return_inverse=True)
-        mine = evaluation_batches(self._images, mine_N, self.size, labels_N[self.rank :: self.world])
+        mine_N = self._my_places(places_N)
+        labels_N = self._validation_labels_N[mine_N]
+        mine = evaluation_batches(self._images, self._validation_N[mine_N], self.size, labels_N)
         return mine if self._thread is None else _ahead(mine, self._thread)
 
     def pool(self, per_class: int, round: int) -> Iterator[PoolBatch]:
@@ -124,6 +137,10 @@ class ImageFeed:
             self._thread = None
         self._pending.clear()
 
+    def _my_places(self, places_N: Tensor | None) -> Ints:
+        every = np.arange(len(self._validation_N)) if places_N is None else places_N.numpy()
+        return every[self.rank :: self.world]
+
     def _load(self, step: int) -> Batch:
         each = self.batch_size // self.world
         share = slice(self.rank * each, (self.rank + 1) * each)
@@ -143,6 +160,18 @@ class ImageFeed:
         counts_C = np.bincount(self._labels_N)
         slots = np.arange(len(by_class)) - np.repeat(np.cumsum(counts_C) - counts_C, counts_C)
         return by_class[slots < per_class], slots[slots < per_class]
+
+
+def whole_classes(labels_N: Ints, count: int) -> Ints:
+    """Return the ascending places of the images of some classes (of 0, 1, …), `count` images or a few more.
+
+    The classes are random and always the same, so that all trials of a search are monitored on the same
+    images.
+    """
+    counts_C = np.bincount(labels_N)
+    order_C = generator(0, MONITORED, 0).permutation(len(counts_C))
+    enough = int(np.searchsorted(counts_C[order_C].cumsum(), count)) + 1
+    return np.flatnonzero(np.isin(labels_N, order_C[:enough]))
 
 
 def evaluation_batches(

@@ -16,7 +16,7 @@ from dmltune.errors import UserError
 # The purposes of random numbers.
 CLASS_ORDER, CLASS_SAMPLES, IMAGE_ORDER, AUGMENTATION, POOL, POOL_AUGMENTATION = range(1, 7)
 CATEGORY_ORDER, CATEGORY_SAMPLES, WHOLE_CLASSES = range(7, 10)
-VIEWS = 64
+VIEWS, MONITORED = 64, 65
 SamplesPerClass = int | Literal["all"]
 
 

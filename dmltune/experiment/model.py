@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -36,6 +36,7 @@ class Experiment(sections.Section):
     max_steps: int = Field(default=600, ge=1)
     validate_every: int = Field(default=100, ge=1)
     patience: Count | None = None
+    monitor: sections.MonitorSettings = sections.MonitorSettings()
     fold: int = Field(default=0, ge=0)
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
@@ -46,6 +47,7 @@ class Experiment(sections.Section):
     sampler: ComponentSettings = ComponentSettings(name="tpe")
     scheduler: ComponentSettings = ComponentSettings(name="asha")
     trials: Count = 20
+    noise_seeds: Annotated[int, Field(ge=0, le=100)] = 0
     reference_point: dict[str, Any] = {}
     baseline: dict[str, Any] = {}
     presets: dict[str, dict[str, dict[str, Any]]] = {}

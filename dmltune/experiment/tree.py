@@ -15,7 +15,7 @@ FLAT = ("search", "reference_point")
 COMPONENTS = ("backbone", "pooling", "loss", "references", "transform")  # the parts of a method
 SEARCH_COMPONENTS = ("sampler", "scheduler")
 NAMED = (*COMPONENTS, *SEARCH_COMPONENTS, "data", "optimizer")  # `loss: triplet` is short for its name
-SECTIONS = ("data", *COMPONENTS, "embedding", "zero_shot", "batch", "optimizer", "objective")
+SECTIONS = ("data", *COMPONENTS, "embedding", "zero_shot", "batch", "optimizer", "objective", "monitor")
 _SPECIFICATION = ("float", "int", "choice", "log", "when")
 MISSING: Final = object()
 

@@ -20,7 +20,7 @@ METRICS = {
     "f1": "F1",
 }
 TEST_LISTS = ("small_", "medium_")  # figures within a smaller test list (VehicleID)
-ROLES = {"reference": "reference", "baseline": "baseline", "search": ""}
+ROLES = {"reference": "reference", "baseline": "baseline", "repeat": "repeat", "search": ""}
 STATES = {"complete": "done", "interrupted": "stopped"}
 
 
@@ -91,6 +91,11 @@ def state(record: TrialRecord) -> str:
 def first_line(reason: str) -> str:
     """Return the first line of a reason, which may be a traceback."""
     return printable((reason.strip().splitlines() or ["no reason given"])[0][:200])
+
+
+def projection(metrics: Mapping[str, float]) -> str:
+    """Return the number of the projection of CCP; nothing for other references."""
+    return f"{metrics['projection']:.0f}" if "projection" in metrics else ""
 
 
 def counts(records: Iterable[TrialRecord]) -> str:

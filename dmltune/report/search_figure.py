@@ -17,9 +17,15 @@ if TYPE_CHECKING:
     from dmltune.search.state import SearchResult, TrialRecord
 
 MOST_PARAMETERS = 4
-MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "search": ("o", 32.0)}
-LABELS = {"reference": "reference point", "baseline": "baseline", "search": "trial"}
-COLOURS = {"reference": "#d95f02", "baseline": "#555555", "search": "#1f77b4"}
+MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "repeat": ("x", 32.0), "search": ("o", 32.0)}
+LABELS = {
+    "reference": "reference point",
+    "baseline": "baseline",
+    "repeat": "reference point, another seed",
+    "search": "trial",
+}
+COLOURS = {"reference": "#d95f02", "baseline": "#555555", "repeat": "#d95f02", "search": "#1f77b4"}
+POINTS = ("reference", "search")  # the roles of points of the space
 # The same search gives the same SVG: no random names. A name may contain $.
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "dmltune",
@@ -57,10 +63,10 @@ def draw(search: SearchResult, path: Path) -> Path:
 
 
 def varied(rows: Sequence[TrialRecord]) -> list[str]:
-    """Return the parameters that took more than one value; the baseline's do not count."""
+    """Return the parameters that took more than one value in points of the space."""
     values: dict[str, set[str]] = {}
     for record in rows:
-        if record.role != "baseline":
+        if record.role in POINTS:
             for key, item in record.values.items():
                 values.setdefault(key, set()).add(str(item))
     return [key for key, items in values.items() if len(items) > 1]
@@ -71,7 +77,7 @@ def history(axis: Axes, rows: Sequence[TrialRecord], mode: str, label: str) -> N
     from matplotlib.ticker import MaxNLocator
 
     points(axis, [record.number for record in rows], rows)
-    complete = [record for record in rows if record.state == "complete"]
+    complete = [record for record in rows if record.state == "complete" and record.role != "repeat"]
     if complete:
         best = list(accumulate((score(record) for record in complete), max if mode == "max" else min))
         steps = [record.number for record in complete] + [rows[-1].number]
@@ -84,7 +90,7 @@ def history(axis: Axes, rows: Sequence[TrialRecord], mode: str, label: str) -> N
 
 def scatter(axis: Axes, rows: Sequence[TrialRecord], key: str) -> None:
     """Draw the score over a parameter: names for choices, a logarithmic axis from a factor of 30."""
-    rows = [record for record in rows if record.role != "baseline"]
+    rows = [record for record in rows if record.role in POINTS]
     values = [record.values[key] for record in rows]
     if all(isinstance(item, int | float) and not isinstance(item, bool) for item in values):
         if min(values) > 0 and max(values) >= 30 * min(values):
@@ -111,7 +117,9 @@ def points(axis: Axes, x: Sequence[float], rows: Sequence[TrialRecord]) -> None:
                 places, scores = zip(*chosen, strict=True)
                 label = LABELS[role] if complete else f"{LABELS[role]}, stopped early"
                 drawn = axis.scatter(places, scores, s=size, marker=marker, label=label, zorder=2)
-                drawn.set(edgecolor=COLOURS[role], facecolor=COLOURS[role] if complete else "none")
+                drawn.set_color(COLOURS[role])
+                if not complete:
+                    drawn.set_facecolor("none")
 
 
 def score(record: TrialRecord) -> float:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dmltune.search.state import SearchEvent, SearchState, TrialRecord
 
 PARAMETERS_WIDTH = 38  # what the other columns leave
+PROJECTION_WIDTH = 4  # of CCP's column
 MESSAGE_SECONDS = 20.0
 EVERY_SECONDS = 10.0  # between two lines of the log about the progress of one trial
 NOTHING: Mapping[str, Any] = {}
@@ -85,6 +86,8 @@ class View:
         for record in state.rows.values():
             if record.role == "baseline":
                 record.values = record.values or self.baseline
+            elif record.seed is not None:
+                record.values = {"seed": record.seed}
         parts: list[RenderableType] = [headline(state), table(state, rows=max(3, self.console.height - 7))]
         if not state.rows or time.monotonic() - self.message_time < MESSAGE_SECONDS:
             parts.append(message)
@@ -108,13 +111,16 @@ def table(state: SearchState, rows: int) -> Table:
     """Return a table of at most `rows` trials."""
     shown = choose(state, rows)
     best = state.best_row("reference", "search")
-    header, cells = parameter_cells(shown, PARAMETERS_WIDTH)
+    projects = any("projection" in record.metrics for record in shown)
+    header, cells = parameter_cells(shown, PARAMETERS_WIDTH - (PROJECTION_WIDTH + 1 if projects else 0))
     grid = Table(box=None, width=WIDTH, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("trial", width=13, no_wrap=True)
     grid.add_column(line(header), ratio=1, no_wrap=True, overflow="ellipsis")
     grid.add_column("step", justify="right", no_wrap=True, min_width=7)
     grid.add_column(formatting.metric_name(state.metric), justify="right", no_wrap=True, min_width=5)
     grid.add_column("best", justify="right", no_wrap=True, min_width=5)
+    if projects:
+        grid.add_column("proj", justify="right", width=PROJECTION_WIDTH)
     grid.add_column("state", width=7, no_wrap=True)
     for record, cell in zip(shown, cells, strict=True):
         is_best = best is not None and record.number == best.number
@@ -124,6 +130,7 @@ def table(state: SearchState, rows: int) -> Table:
             f"{record.step}/{record.max_steps}",
             formatting.percent(record.score),
             line(formatting.percent(record.best), "bold green" if is_best else ""),
+            *([formatting.projection(record.metrics)] if projects else []),
             line(formatting.state(record), STYLES[record.state]),
         )
     if hidden := len(state.rows) - len(shown):
@@ -133,7 +140,8 @@ def table(state: SearchState, rows: int) -> Table:
 
 def parameter_cells(rows: list[TrialRecord], width: int) -> tuple[str, list[str]]:
     """Return heading and cells: values in columns below their names when they fit, else `name=value`."""
-    keys = list(dict.fromkeys(key for row in rows if row.role != "baseline" for key in row.values))
+    points = (row for row in rows if row.role in ("reference", "search"))
+    keys = list(dict.fromkeys(key for row in points for key in row.values))
     names = formatting.short_names(keys)
     lines = [
         [formatting.value(row.values[key], 2) if key in row.values else "" for key in keys] for row in rows
@@ -192,10 +200,13 @@ def log_line(event: SearchEvent) -> str:
     role = formatting.ROLES[record.role]
     name = f"trial {record.number} ({role})" if role else f"trial {record.number}"
     if event.kind == "started":
-        return f"{name}: {formatting.parameters(record.values) or 'starts'}"
+        values = record.values if record.seed is None else {"seed": record.seed}
+        return f"{name}: {formatting.parameters(values) or 'starts'}"
     metric = formatting.metric_name(event.state.metric)
     scores = f"step {record.step}/{record.max_steps}, {metric} {formatting.percent(record.score)} %"
     scores += f", best {formatting.percent(record.best)} %"
+    if projection := formatting.projection(record.metrics):
+        scores += f", projection {projection}"
     if event.kind == "progress":
         return f"{name}: {scores}"
     reason = f": {formatting.first_line(record.reason)}" if record.reason else ""

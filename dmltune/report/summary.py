@@ -20,7 +20,7 @@ from dmltune.report import formatting
 from dmltune.report.terminal import failure_lines, grid, line
 
 if TYPE_CHECKING:
-    from dmltune.search.state import SearchResult
+    from dmltune.search.state import IdleParameter, SearchResult
 
 NOTHING: Mapping[str, Any] = {}
 SHORT = 48  # columns of a command that has room for its meaning on the same line
@@ -49,6 +49,8 @@ def summary(
     if text := warning(result.protocol):
         parts += ["", line(text, "bold red")]
     parts += ["", side_by_side(result, baseline), *map(line, verdict(result, test_opened))]
+    if result.idle_parameters:
+        parts += ["", *(line(without_effect(found), "yellow") for found in result.idle_parameters)]
     if failed := {f"trial {row.number}": row.reason for row in rows if row.state == "failed"}:
         parts += ["", *failure_lines(failed, "`dmltune ui` shows their reasons")]
     parts += ["", line(f"runs and checkpoints: {nearby(result.store)}"), ""]
@@ -62,12 +64,15 @@ def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
     table.add_column("trial", justify="right")
     table.add_column(f"{formatting.metric_name(result.metric)} %", justify="right", no_wrap=True)
     table.add_column("difference", justify="right")
+    projects = any("projection" in record.metrics for record in result.rows)
+    if projects:
+        table.add_column("projections", justify="right")
     table.add_column("parameters", overflow="fold")
     base = result.baseline.best if result.baseline is not None else None
     named = (("winner", result.winner), ("reference point", result.reference), ("baseline", result.baseline))
     for name, record in named:
         if record is None:
-            table.add_row(name, "–", "–", "–", "did not run")
+            table.add_row(name, "–", "–", "–", *(["–"] if projects else []), "did not run")
             continue
         is_base = record.role == "baseline"
         table.add_row(
@@ -75,11 +80,13 @@ def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
             str(record.number),
             line(formatting.percent(record.best), "bold green" if name == "winner" else ""),
             "" if is_base else formatting.percent(minus(record.best, base), signed=True),
+            *([formatting.projection(record.metrics)] if projects else []),
             line(formatting.parameters(record.values or (baseline if is_base else NOTHING))),
         )
     untrained = result.untrained_score
     difference = formatting.percent(minus(untrained, base), signed=True)
-    table.add_row("untrained embedder", "", formatting.percent(untrained), difference, "")
+    none = [""] if projects else []
+    table.add_row("untrained embedder", "", formatting.percent(untrained), difference, *none, "")
     return table
 
 
@@ -101,6 +108,7 @@ def verdict(result: SearchResult, test_opened: bool) -> list[str]:
         lines.append("No trial is better than the baseline.")
     elif winner.role == "reference":
         lines.append("No trial is better than the reference point.")
+    lines += noise_lines(result)
     lines += [
         "Differences are to the baseline, in points. The winner is the best of many trials",
         "on these classes: expect less on other classes.",
@@ -110,6 +118,27 @@ def verdict(result: SearchResult, test_opened: bool) -> list[str]:
     if test_opened:
         return [*lines, "The test classes were opened before: the test ledger lists when and why."]
     return [*lines, "The test classes have not been opened from this store."]
+
+
+def noise_lines(result: SearchResult) -> list[str]:
+    """Return the noise over seeds, and whether the winner's lead over the baseline is above twice of it."""
+    if result.noise is None:
+        return []
+    noise, seeds = result.noise.std, len(result.noise.scores)
+    origin = f"the standard deviation of the reference point over {seeds} seeds"
+    lines = [f"Noise: {100 * noise:.2f} points, {origin}."]
+    winner, base = result.winner, result.baseline
+    if winner is None or base is None or winner.best is None or base.best is None:
+        return lines
+    lead = (winner.best - base.best) * (1 if result.mode == "max" else -1)
+    relation = "more" if lead > 2 * noise else "not more"
+    lead_text = f"{100 * lead:+.1f} points, {relation} than 2 × the noise ({200 * noise:.2f})"
+    return [*lines, f"The winner's lead over the baseline is {lead_text}."]
+
+
+def without_effect(found: IdleParameter) -> str:
+    """Return `references.lambda acted in 0 of 12 trials: the first projection did not end; lower …`."""
+    return f"{found.name} acted in {found.acted} of {found.trials} trials: {found.why}"
 
 
 def next_commands(result: SearchResult, resume: str, extend: str, places: str) -> list[Text]:

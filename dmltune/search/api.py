@@ -13,6 +13,7 @@ from dmltune.experiment import Experiment
 from dmltune.report.search_figure import draw
 from dmltune.resources import Locations, Resources
 from dmltune.runs import CONTINUES, TrackedRun, closed_on_error, provenance
+from dmltune.search.findings import idle_parameters, noise
 from dmltune.search.records import TrialRecords
 from dmltune.search.state import SearchResult, SearchState, Watch
 from dmltune.store import Store, validated_name
@@ -39,6 +40,7 @@ def search(
 ) -> SearchResult:
     """Run `trials` trials in all: the reference point (trial 0), the baseline, and the sampler's proposals.
 
+    The experiment's `noise_seeds` adds repetitions of the reference point: that many seeds in all.
     The same `name` continues where it stopped; `time` (seconds) ends it early, to be continued. Only the
     training half of the data set is read: scores are those of the validation classes. `watch` is called with
     every SearchEvent.
@@ -68,7 +70,7 @@ def search(
         with closed_on_error(interrupt):
             from dmltune.search.tuning import run_trials
 
-            points = planned - bool(experiment.baseline)
+            points = planned - bool(experiment.baseline) - repetitions(experiment)
             stopped = run_trials(experiment, records, locations, resources, points)
             result = _result(experiment, records, locations.store, stopped)
             _log_result(parent, result)
@@ -84,7 +86,13 @@ def planned_trials(experiment: Experiment, trials: int | None, time: float | Non
     if time is not None and time <= 0:
         raise UserError(f"--time must be above 0; got {time:g} s")
     wanted = experiment.trials if trials is None else trials
-    return max(wanted, 1 + bool(experiment.baseline))  # the baseline always runs too
+    # the baseline always runs too, and repetitions are run beside the trials
+    return max(wanted, 1 + bool(experiment.baseline)) + repetitions(experiment)
+
+
+def repetitions(experiment: Experiment) -> int:
+    """Return how often the reference point runs again with another seed."""
+    return max(0, experiment.noise_seeds - 1)
 
 
 def _parent_run(
@@ -148,4 +156,6 @@ def _result(experiment: Experiment, records: TrialRecords, store: Store, stopped
         store=store.root,
         interrupted=bool(stopped),
         reason=stopped,
+        noise=noise(rows),
+        idle_parameters=idle_parameters(experiment.space.names, rows),
     )

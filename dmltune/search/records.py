@@ -75,8 +75,11 @@ class TrialRecords:
         return self.study.trials()
 
     def points(self) -> list[FrozenTrial]:
-        """Return the trials that are points of the space: all but the baseline."""
-        return [trial for trial in self.trials() if trial.user_attrs.get("role") != "baseline"]
+        """Return the trials that are points of the space: all but the baseline and the repetitions."""
+        return [trial for trial in self.trials() if trial.user_attrs.get("role") in ("reference", "search")]
+
+    def count(self, role: TrialRole) -> int:
+        return sum(row.role == role for row in self.state.rows.values())
 
     def interrupted(self) -> list[int]:
         """Return the trials that are RUNNING in the study and not worked on by this process."""
@@ -100,12 +103,14 @@ class TrialRecords:
 
     # ---- writing
 
-    def open(self, role: TrialRole, proposal: Proposal, max_steps: int) -> TrialRecord:
-        """Add a trial, first to the study, then as a run."""
-        template = as_template(self._experiment.space, proposal, {"role": role, "max_steps": max_steps})
-        number = self.study.create(template)
+    def open(
+        self, role: TrialRole, proposal: Proposal, max_steps: int, seed: int | None = None
+    ) -> TrialRecord:
+        """Add a trial, first to the study, then as a run. A repetition has a `seed` of its own."""
+        attributes = {"role": role, "max_steps": max_steps} | ({} if seed is None else {"seed": seed})
+        number = self.study.create(as_template(self._experiment.space, proposal, attributes))
         self.study.store_sampler_state(proposal.study_attributes)
-        self.state.put(TrialRecord(number, role, dict(proposal.values), max_steps=max_steps))
+        self.state.put(TrialRecord(number, role, dict(proposal.values), max_steps=max_steps, seed=seed))
         return self.resume(number)
 
     def resume(self, number: int) -> TrialRecord:
@@ -121,7 +126,7 @@ class TrialRecords:
             metric=self.state.metric,
             run_name=f"{self.state.name}-{number:04d}{suffix}",
             params=self._parameters(record),
-            about=self._about,
+            about={**self._about, **({} if record.seed is None else {tags.SEED: record.seed})},
             parent=self.parent,
         )
         record.run_id, record.state = self._runs[number].run_id, "running"
@@ -135,6 +140,8 @@ class TrialRecords:
         if record.role == "baseline":
             run = self._experiment.baseline_experiment()
             return {**(run.brought() if run else {}), **flatten(self._experiment.baseline)}
+        if record.role == "repeat":
+            return {**self._experiment.space.reference_point, "seed": record.seed}
         return {**self._experiment.point(record.values, validated=True).brought(), **record.values}
 
     def progress(self, number: int, report: TrialReport, experiment: Experiment) -> None:
@@ -153,6 +160,7 @@ class TrialRecords:
             self.study.set_attributes(number, {"seconds": round(record.seconds, 2)})
         record.step, record.max_steps = report.step, report.max_steps
         record.score, record.best, record.metrics = report.score, report.best_score, dict(report.metrics)
+        record.idle = {name: why for name, why in report.idle.items() if name in record.values}
         self._show("progress", record)
 
     def close(self, number: int, why_stopped: str) -> TrialRecord:
@@ -167,12 +175,15 @@ class TrialRecords:
         else:
             record.state, record.reason = "pruned", why_stopped
         run.log_best(record.step, record.best)
+        if record.idle:
+            run.tag({tags.IDLE: "\n".join(f"{name}: {why}" for name, why in record.idle.items())})
         if record.state == "failed":
             run.fail(record.reason, report.details if report else "")
         else:
             self._store_model(record)
             run.end(record.state, record.reason)
-        self.study.set_attributes(number, {k: getattr(record, k) for k in ("reason", "seconds", "metrics")})
+        stored = ("reason", "seconds", "metrics", "idle")
+        self.study.set_attributes(number, {name: getattr(record, name) for name in stored})
         score = record.best if record.state == "complete" else None
         self.study.finish(number, _STUDY_STATES[record.state], score)
         del self._sessions[number]
@@ -246,4 +257,6 @@ def _record(trial: FrozenTrial, mode: str) -> TrialRecord:
         seconds=float(attributes.get("seconds", 0.0)),
         reason=str(attributes.get("reason", "")),
         run_id=str(attributes.get("run_id", "")),
+        idle=dict(attributes.get("idle", {})),
+        seed=attributes.get("seed"),
     )

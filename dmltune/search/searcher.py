@@ -44,7 +44,9 @@ class _LiveTrial:
 
 
 class StudySearcher(Searcher):
-    """Interrupted trials first, then the reference (trial 0), the baseline, and the sampler's proposals."""
+    """Interrupted trials first, then the reference (trial 0), the baseline, the repetitions of the reference
+    with other seeds, and the sampler's proposals.
+    """
 
     def __init__(
         self,
@@ -87,8 +89,8 @@ class StudySearcher(Searcher):
         experiment = self._experiment_of(record)
         order = self._dispatch.make_order(record, experiment)
         self._live[trial_id] = _LiveTrial(record.number, order.id, experiment)
-        protected = record.role != "search"
-        return {"order": json.dumps(vars(order)), "protected": protected, **self._dispatch.address}
+        treatment = {"protected": record.role != "search", "ranked": record.role != "repeat"}
+        return {"order": json.dumps(vars(order)), **treatment, **self._dispatch.address}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         if trial_id not in self._live:
@@ -132,14 +134,18 @@ class StudySearcher(Searcher):
         points = records.points()
         if not points and self._experiment.space.reference_point:
             return records.open("reference", Proposal(self._experiment.space.reference_point), steps)
-        if self._experiment.baseline and len(records.trials()) == len(points):
+        if self._experiment.baseline and not records.count("baseline"):
             return records.open("baseline", Proposal({}), steps)
+        if (repeat := 1 + records.count("repeat")) < self._experiment.noise_seeds:
+            return records.open("repeat", Proposal({}), steps, self._experiment.seed + repeat)
         if len(points) >= self._points:
             return None
         proposal = self._proposer.propose(points, records.study.sampler_state())
         return None if proposal is None else records.open("search", proposal, steps)
 
     def _experiment_of(self, record: TrialRecord) -> Experiment:
+        if record.role == "repeat":
+            return self._experiment.reference_experiment().with_values({"seed": record.seed})
         if record.role != "baseline":
             return self._experiment.point(record.values, validated=True)
         baseline = self._experiment.baseline_experiment()

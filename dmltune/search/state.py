@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-TrialRole = Literal["reference", "baseline", "search"]
+TrialRole = Literal["reference", "baseline", "repeat", "search"]
 TrialState = Literal["running", "complete", "pruned", "failed", "interrupted"]
 
 
@@ -30,6 +30,8 @@ class TrialRecord:
     seconds: float = 0.0
     reason: str = ""
     run_id: str = ""
+    idle: dict[str, str] = field(default_factory=dict)  # searched parameters without effect, and why
+    seed: int | None = None  # of a repetition; the other trials have the experiment's
 
 
 @dataclass
@@ -101,6 +103,24 @@ Watch = Callable[[SearchEvent], None]
 
 
 @dataclass(frozen=True)
+class Noise:
+    """The scores of the reference point with different seeds, and their standard deviation."""
+
+    scores: tuple[float, ...]
+    std: float
+
+
+@dataclass(frozen=True)
+class IdleParameter:
+    """A searched parameter that acted in less than half of the `trials` that had it."""
+
+    name: str
+    acted: int
+    trials: int
+    why: str
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """The end of a search. Nothing in it comes from a test class."""
 
@@ -119,6 +139,8 @@ class SearchResult:
     store: Path
     interrupted: bool = False
     reason: str = ""  # why it was interrupted: stopped | time is up
+    noise: Noise | None = None
+    idle_parameters: tuple[IdleParameter, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able document; scores are fractions."""

@@ -23,7 +23,7 @@ class BrokerTrainable(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self._order = Order(**json.loads(config["order"]))
-        self._protected = bool(config["protected"])
+        self._treatment = {key: bool(config[key]) for key in ("protected", "ranked")}
         self._broker: Any = ray.get_actor(config["broker"], namespace=config["namespace"])
         self._number = -1
 
@@ -35,7 +35,7 @@ class BrokerTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         report: TrialReport = ray.get(self._broker.next_report.remote(self._order, self._number))
         self._number = report.number
-        return _result(report) | {"protected": self._protected}
+        return _result(report) | self._treatment
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Save how far the trial is. The weights are in the trial's own folder."""

@@ -107,7 +107,8 @@ def _tuner(
 ) -> tune.Tuner:
     budget = schedulers.Budget(experiment.max_steps, experiment.validate_every, experiment.objective.mode)
     scheduler = schedulers.load(experiment.scheduler.name, **experiment.scheduler.parameters)
-    history = [trial for trial in records.trials() if trial.state.is_finished()]
+    ranked = [trial for trial in records.trials() if trial.user_attrs.get("role") != "repeat"]
+    history = [trial for trial in ranked if trial.state.is_finished()]
     # beside the driver, without taking a core from the worker groups
     place = tune.PlacementGroupFactory([{"node:__internal_head__": 0.001}])
     return tune.Tuner(

@@ -22,6 +22,7 @@ from dmltune.data.splits import CONVENTIONAL, WITHIN, Monitored, Split, monitore
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations
+from dmltune.train.pretraining import with_weights
 from dmltune.weights.fetching import obtain
 
 Images = TypeVar("Images", bound=ImageSet)
@@ -73,6 +74,7 @@ def framed(images: Images, margin: float | None) -> Images:
 
 def build_run(experiment: Experiment, data_root: str | None, device: torch.device) -> Run:
     """Return a fresh training of this rank. All ranks get the same but for their share of the data."""
+    experiment = with_weights(experiment, data_root)
     torch.manual_seed(experiment.seed)
     feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
     objective = build_objective(experiment, feed, data_root).to(device)
@@ -116,6 +118,7 @@ def _feed_settings(experiment: Experiment, rank: int, world: int) -> dict[str, A
         "seed": experiment.seed,
         "rank": rank,
         "world": world,
+        "monitored": experiment.monitor.images if experiment.monitor.every else None,
     }
 
 
@@ -223,6 +226,7 @@ def schedule_of(experiment: Experiment) -> Schedule:
         milestones=experiment.optimizer.milestones,
         decay=experiment.optimizer.decay,
         plateau=experiment.optimizer.plateau,
+        monitor_every=experiment.monitor.every,
     )
 
 
@@ -247,7 +251,7 @@ def validate_experiment(
         if run is not None:
             feed = build_feed(run, root, world=workers, cache=cache)
             try:
-                build_objective(run, feed, root)
+                build_objective(with_weights(run, root), feed, root)
             finally:
                 feed.close()
     return training_images(experiment, root).fingerprint

@@ -68,6 +68,7 @@ class TrialReport:
     reason: str = ""  # why it finished
     failure: str = ""  # set when the trial cannot go on: one line
     details: str = ""  # and the traceback of an unexpected error
+    idle: dict[str, str] = field(default_factory=dict)  # dotted key → why it has had no effect so far
 
     @classmethod
     def of(cls, number: int, progress: Progress, busy_s: float) -> TrialReport:
@@ -85,6 +86,7 @@ class TrialReport:
             best_step=progress.best_step,
             finished=progress.finished,
             reason=progress.reason,
+            idle=progress.idle,
         )
 
     @classmethod

@@ -27,6 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
     "warm-up": {"kind": "batch", "optimizer": "adam", "lr": 1e-2, "options": Options(warmup_new_layers=2)},
     "plateau": {"kind": "batch", "optimizer": "sgd", "lr": 0.05},
     "ema": {"kind": "batch", "optimizer": "sgd", "lr": 0.05, "options": Options(ema=0.5)},
+    "ccp-monitor": {"kind": "ccp", "optimizer": "adam", "lr": 1e-2},
     "ccp-options": {"kind": "ccp", "optimizer": "adam", "lr": 1e-2, "options": Options(1e-3, 1, 0.5, "auto")},
 }
 SMALL = {"patience": 1, "proxies": 2, "pool_size": 3}
@@ -53,10 +54,11 @@ def train(case: str, rank: int, world: int, folder: Path) -> list[dict[str, floa
     torch.manual_seed(0)
     schedule = Schedule(
         max_steps=STEPS,
-        validate_every=1,
+        validate_every=STEPS if case == "ccp-monitor" else 1,
         metric="covering_radius",
         mode="min",
         plateau=1 if case == "plateau" else None,
+        monitor_every=1 if case == "ccp-monitor" else None,
     )
     feed = toy.ToyFeed(rank, world)
     run = toy.run(schedule=schedule, feed=feed, dtype=torch.float64, **settings_of(case))

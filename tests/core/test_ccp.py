@@ -137,6 +137,23 @@ def test_a_projection_ends_after_patience_validations_without_a_better_score_tha
     assert method.figures()["projection"] == 3
 
 
+def test_a_projection_has_at_most_its_longest_number_of_scores() -> None:
+    method, pool = ccp(patience=2, longest=3), CountedPool()
+    method.start(pool)
+    weights = [torch.full((4,), float(i)) for i in range(9)]
+    seen = []
+    for score, weight in zip((0.1, 0.2, 0.3, 0.1, 0.1, 0.05, 0.2, 0.3, 0.1), weights, strict=True):
+        method.after_validation(score, weight, pool)
+        seen.append(int(method.projection))
+    assert seen == [1, 1, 2, 2, 2, 3, 3, 3, 4]  # by length, by patience and length at once, by length
+    assert method.anchor_W.tolist() == [7.0] * 4  # θ* is the best of the last one, not its end
+    assert len(pool.drawn) == 4
+    old = {name: value for name, value in method.state_dict().items() if name != "scores"}
+    resumed = ccp(patience=2, longest=3)
+    resumed.load_state_dict(old)  # of an older version
+    assert int(resumed.scores) == 0
+
+
 def test_a_score_that_is_no_number_counts_as_no_improvement() -> None:
     method, pool = ccp(patience=1), CountedPool()
     method.start(pool)

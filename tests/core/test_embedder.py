@@ -126,7 +126,7 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path) -> None:
         (
             "resnet20",
             "imagnet",
-            "weights must be none, packaged, imagenet, imagenet_v1, imagenet_v2 or the path",
+            "weights must be none, packaged, imagenet, imagenet_v1, imagenet_v2, space:NAME or the path",
         ),
         ("resnet20", "/nowhere/x.pt", "no weights at /nowhere/x.pt"),
     ],

@@ -18,7 +18,10 @@ from dmltune.core import checkpoint
 from dmltune.core.batch_norm import synchronise_batch_norm
 
 SCRIPT = Path(__file__).parent / "ranks.py"
-CASES = ["batch", "batch-adam", "ccp", "ccp-adam", "clip", "warm-up", "plateau", "ema", "ccp-options"]
+CASES = [
+    *("batch", "batch-adam", "ccp", "ccp-adam", "clip", "warm-up", "plateau", "ema", "ccp-monitor"),
+    "ccp-options",
+]
 EVERY = [*CASES, *combinations()]
 
 
@@ -84,7 +87,7 @@ def test_every_rank_reports_the_figures_of_one_process(results: tuple[Path, Path
             assert {name: mine[name] for name in timeless} == pytest.approx(timeless, abs=1e-10)
 
 
-@pytest.mark.parametrize("case", ["ccp", "ccp-adam"])
+@pytest.mark.parametrize("case", ["ccp", "ccp-adam", "ccp-monitor"])
 def test_the_projection_changes_within_these_steps_and_the_penalty_acts(
     results: tuple[Path, Path], case: str
 ) -> None:

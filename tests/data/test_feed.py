@@ -247,3 +247,21 @@ def test_a_feed_keeps_its_images_as_it_is_told(images: ImageSet, cache: Path) ->
     assert torch.equal(unpacked.batch(3)[0], expected)
     assert len(decoded) == 8
     assert [path.name[:4] for path in cache.glob("told-*")] == ["told"]
+
+
+def test_monitored_images_are_whole_classes_and_the_same_for_every_seed_and_rank(images: ImageSet) -> None:
+    alone = feed(images, monitored=6)
+    validated = torch.cat([labels for _, labels in alone.validation()])
+    part = validated[alone.monitored_N]
+    assert len(part) >= 6 > len(part) - max(torch.bincount(part)).item()
+    assert set(part.tolist()).isdisjoint(
+        validated[~torch.isin(torch.arange(len(validated)), alone.monitored_N)].tolist()
+    )
+    other = feed(images, monitored=6, seed=9, rank=1, world=2)
+    assert torch.equal(other.monitored_N, alone.monitored_N)
+    ranks = [feed(images, monitored=6, rank=rank, world=2) for rank in (0, 1)]
+    shares = [torch.cat([x for x, _ in rank.validation(rank.monitored_N)]) for rank in ranks]
+    whole = torch.cat([x for x, _ in alone.validation()])[alone.monitored_N]
+    for rank in (0, 1):
+        assert torch.equal(shares[rank], whole[rank::2])
+    assert len(feed(images, monitored=10**6).monitored_N) == len(validated)

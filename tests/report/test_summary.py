@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dmltune.cli.output import Output
 from dmltune.report.summary import store_option, summary
-from dmltune.search.state import SearchResult, TrialRecord
+from dmltune.search.state import IdleParameter, Noise, SearchResult, TrialRecord
 
 RESUME = "dmltune search glyphs-ccp --name demo"
 EXTEND = f"{RESUME} --trials 12"
@@ -91,3 +91,18 @@ def test_the_default_store_needs_no_option(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("DMLTUNE_STORE", raising=False)
     assert store_option(tmp_path / "mlruns") == ""
     assert store_option(tmp_path / "my runs") == " --store 'my runs'"
+
+
+def test_noise_and_projections_and_parameters_without_effect_are_shown(result: SearchResult) -> None:
+    for record in result.rows:
+        record.metrics["projection"] = 4.0
+    idle = (IdleParameter("references.lambda", 0, 3, "the first projection did not end; train longer"),)
+    loud = replace(result, noise=Noise((0.4, 0.41, 0.42), 0.01), idle_parameters=idle)
+    text = " ".join(printed(loud).split())
+    assert "winner 2 42.6 +2.8 4 lambda" in text
+    assert "Noise: 1.00 points, the standard deviation of the reference point over 3 seeds." in text
+    assert "lead over the baseline is +2.8 points, more than 2 × the noise (2.00)." in text
+    assert "references.lambda acted in 0 of 3 trials: the first projection did not end; train longer" in text
+    weak = replace(loud, noise=Noise((0.4, 0.43, 0.46), 0.03))
+    assert "+2.8 points, not more than 2 × the noise (6.00)." in " ".join(printed(weak).split())
+    assert "Noise:" not in printed(result)

@@ -12,46 +12,27 @@ from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
-from support.stores import new_store
+from support.trial_records import EXPERIMENT, open_records, write_model
 
 from dmltune import tags
 from dmltune.core.run import MEASURES
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
-from dmltune.runs import TrackedRun
 from dmltune.search.api import search
 from dmltune.search.records import STORED_BEST, TrialRecords
 from dmltune.search.sampling import Proposal
-from dmltune.search.state import SearchEvent, SearchState, Watch
+from dmltune.search.state import SearchEvent
 from dmltune.search.untrained import network_key
 from dmltune.store import Store
 from dmltune.tracking import Tracker
 from dmltune.train.orders import TrialReport
 
-EXPERIMENT = load_experiment("glyphs-ccp")
 REFERENCE = Proposal(EXPERIMENT.space.reference_point)
 MEASURED = {**dict.fromkeys(MEASURES, 0.1), "map_at_r": 0.2}
 
 
-def open_records(folder: Path, watch: Watch | None = None) -> TrialRecords:
-    store = Store.at(folder) if (folder / "mlflow.db").exists() else new_store(folder)
-    tracker = Tracker(store)
-    parent = TrackedRun.open(
-        tracker, tracker.experiment("some-space"), "s", role="search", metric="map_at_r", params={}, about={}
-    )
-    state = SearchState("s", "some-space", "map_at_r", "max", trials_planned=9)
-    return TrialRecords(store, state, EXPERIMENT, parent, {"some": "tag"}, watch)
-
-
 def tracker_of(records: TrialRecords) -> Tracker:
     return records.parent.tracker
-
-
-def write_model(records: TrialRecords, number: int) -> Path:
-    model = records.trial_folder(number) / "best" / "model.safetensors"
-    model.parent.mkdir(parents=True)
-    model.write_bytes(b"weights")
-    return model
 
 
 def report_of(score: float) -> TrialReport:

@@ -30,8 +30,8 @@ def test_measures_of_the_untrained_network_that_are_given_are_used_and_change_no
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[Any] = []
-    measure = fit_module._measure
-    monkeypatch.setattr(fit_module, "_measure", lambda run: measured.append(run.step) or measure(run))
+    embed = fit_module._embed_validation
+    monkeypatch.setattr(fit_module, "_embed_validation", lambda run: measured.append(run.step) or embed(run))
     anew = run(tmp_path / "anew")
     assert measured == [0, 2, 4]
     measured.clear()

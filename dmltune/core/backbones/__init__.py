@@ -17,6 +17,7 @@ from dmltune.core.backbones._weights import SUFFIXES, read
 from dmltune.core.backbones._weights import WeightsSource as WeightsSource
 from dmltune.errors import UserError
 
+FROM_SPACE = "space:"  # and a name: the backbone of a training of that space (train/pretraining.py)
 _WRAPPERS = ("module.", "backbone.", "net.")
 
 
@@ -44,12 +45,13 @@ class Backbone(nn.Module):
 
 
 def weights_source(name: str, weights: str) -> WeightsSource | None:
-    """Return where the weights of this backbone are published; None for none or a path."""
-    if weights == "none" or Path(weights).suffix in SUFFIXES:
+    """Return where the weights of this backbone are published; None for none, a path or a space's."""
+    if weights == "none" or Path(weights).suffix in SUFFIXES or weights.startswith(FROM_SPACE):
         return None
     if weights not in NAMED:
         raise UserError(
-            f"weights must be none, {', '.join(NAMED)} or the path of a .safetensors, .pt or .pth file; "
+            f"weights must be none, {', '.join(NAMED)}, {FROM_SPACE}NAME or the path of a .safetensors, .pt "
+            "or .pth file; "
             f"got '{weights}'"
         )
     backbone: type[Backbone] = components.find("backbones", name)

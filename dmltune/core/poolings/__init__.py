@@ -37,6 +37,10 @@ class Pooling(nn.Module):
         """Return (pooled_BD, attributes_BM) in one pass, for a pooling with attributes."""
         raise NotImplementedError
 
+    def idle(self, attributes: bool) -> dict[str, str]:
+        """Return parameter → why it has no effect. `attributes`: whether a loss of the attributes is used."""
+        return {}
+
     def start(self, points_ND: Tensor) -> None:
         """Start from averages of feature maps of training images, once before the first step.
 

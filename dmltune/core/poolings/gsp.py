@@ -87,6 +87,11 @@ class Gsp(Pooling):
         # adds 0: DistributedDataParallel needs the prototypes in the graph of an average pooling too
         return pooled_BD + 0 * self.prototypes.sum(), attributes_BM
 
+    def idle(self, attributes: bool) -> dict[str, str]:
+        if self.mu < 1 or attributes:
+            return {}
+        return dict.fromkeys(("prototypes", "epsilon", "iterations"), "pooling.mu 1 is average pooling")
+
     def weights(self, features_BDHW: Tensor) -> Tensor:
         """Return the pooling weights as maps, (B, H, W); each sums to 1."""
         weights_BN = self._pool(features_BDHW.flatten(2).mT).weights_BN

@@ -21,6 +21,8 @@ class References(nn.Module, ABC):
     """Interface of references for `Objective` and `fit`. All state lives in parameters and buffers."""
 
     normalise: ClassVar[Literal["l2", "lip"]] = "l2"
+    follows_score: ClassVar[bool] = False
+    """Whether scores change it: then it is monitored between validations, too."""
     pool_size: int = 0
 
     def __init__(self) -> None:  # its signature is the schema: nothing to set
@@ -43,11 +45,15 @@ class References(nn.Module, ABC):
         """Start a new run; called once before the first step."""
 
     def after_validation(self, score: float, weights_W: Tensor, pool: Pool) -> dict[str, float]:
-        """Update after a validation (higher scores are better); return figures to log."""
+        """Update after a validation or monitoring (higher scores are better); return figures to log."""
         return self.figures()
 
     def figures(self) -> dict[str, float]:
         """Return figures to log with a validation."""
+        return {}
+
+    def idle(self) -> dict[str, str]:
+        """Return parameter → why it has had no effect so far, and the remedy."""
         return {}
 
 

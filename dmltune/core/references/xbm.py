@@ -61,6 +61,16 @@ class Xbm(References):
     def figures(self) -> dict[str, float]:
         return {"memory": float(self.held)}
 
+    def idle(self) -> dict[str, str]:
+        if int(self.steps) <= self.start_step:
+            why = "the memory did not join the loss; lower references.start_step, or raise max_steps"
+            return dict.fromkeys(("size", "start_step", "weight"), why)
+        if not self.weight:
+            return dict.fromkeys(("size", "start_step"), "references.weight is 0")
+        if int(self.held) < self.size:
+            return {"size": "the memory was never full; lower references.size, or raise max_steps"}
+        return {}
+
     @torch.no_grad()
     def _enqueue(self, emb_BD: Tensor, labels_B: Tensor) -> None:
         """Overwrite the oldest items; of a batch larger than the memory the last S samples stay."""

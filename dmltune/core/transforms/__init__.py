@@ -26,6 +26,13 @@ class Transform(nn.Module, ABC):
     def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return unit points with gradient (G, D) and labels (G,) of pooled (raw) and unit points."""
 
+    def idle(self) -> dict[str, str]:
+        """Return parameter → why it has had no effect so far, and the remedy."""
+        if self.weight:
+            return {}
+        others = set(components.parameters(type(self))) - {"weight"}
+        return dict.fromkeys(sorted(others), "transform.weight is 0")
+
     def update_(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> None:
         """Update the state by the batch; called after `generate` (algorithm 1, lines 5 and 6)."""
 

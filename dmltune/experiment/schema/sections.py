@@ -78,7 +78,9 @@ class DataSettings(Section):
 
 
 class BackboneSettings(Section):
-    """`weights`: none, packaged, imagenet or a path; `frozen_until`: modules before it (or all) are fixed."""
+    """`weights`: none, packaged, imagenet, a path, or space:NAME for the backbone of a short training of that
+    space. `frozen_until`: modules before it (or all) are fixed.
+    """
 
     name: Name = "resnet20"
     weights: FilePath = "none"
@@ -144,6 +146,17 @@ class OptimizerSettings(Section):
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
     warmup_new_layers: int = Field(default=0, ge=0)
     ema: Beta = 0.0
+
+
+class MonitorSettings(Section):
+    """Every `every` steps, and at every validation, `images` validation images (whole classes) are measured.
+
+    Their score ends the projections of CCP, whose `patience` then counts these measurements. They decide
+    nothing else: trials are compared by their validations. Without `every` the validations do both.
+    """
+
+    every: Count | None = None
+    images: int = Field(default=500, ge=4)
 
 
 class ObjectiveSettings(Section):

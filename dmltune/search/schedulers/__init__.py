@@ -1,8 +1,9 @@
 """Schedulers, found by file name: `schedulers/asha.py` holds the class `Asha`, whose signature is its schema.
 
-`build(schedule, history)` returns Ray Tune's scheduler; Ray is imported there. Results carry `step`, `score`
-and `protected`: the reference point and the baseline are never stopped, because everything is compared with
-them. A scheduler may pause trials: a paused one leaves its worker group and is continued from its checkpoint.
+`build(schedule, history)` returns Ray Tune's scheduler; Ray is imported there. Results carry `step`, `score`,
+`protected` (the reference point, its repetitions and the baseline are never stopped, because everything is
+compared with them) and `ranked` (repetitions do not count at a rung: their point is there already). A
+scheduler may pause trials: a paused one leaves its worker group and is continued from its checkpoint.
 """
 
 from __future__ import annotations

@@ -46,11 +46,18 @@ def _protecting_asha() -> Any:
     from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
 
     class ProtectingAsha(AsyncHyperBandScheduler):
-        """ASHA on `step`; a result that carries `protected` counts at its rung and goes on."""
+        """ASHA on `step`; `protected` results count at their rung and go on, unranked ones only go on."""
 
         def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+            if not result.get("ranked", True):
+                return str(TrialScheduler.CONTINUE)
             decision = super().on_trial_result(tune_controller, trial, result)
             return str(TrialScheduler.CONTINUE if result.get("protected") else decision)
+
+        def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+            if result.get("ranked", True):
+                super().on_trial_complete(tune_controller, trial, result)
+            self._trial_info.pop(trial.trial_id, None)
 
         def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
             self._trial_info.pop(trial.trial_id, None)

@@ -1,0 +1,31 @@
+"""What the trials of a search say beside their scores: the noise, and parameters without effect."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from dmltune.search.state import IdleParameter, Noise, TrialRecord
+
+_ENDED = ("complete", "pruned")
+
+
+def noise(rows: Iterable[TrialRecord]) -> Noise | None:
+    """Return the noise of the reference point over seeds, when it ran with two or more."""
+    repeated = [row for row in rows if row.role in ("reference", "repeat") and row.state == "complete"]
+    scores = tuple(row.best for row in repeated if row.best is not None)
+    return Noise(scores, statistics.stdev(scores)) if len(scores) > 1 else None
+
+
+def idle_parameters(names: Iterable[str], rows: Sequence[TrialRecord]) -> tuple[IdleParameter, ...]:
+    """Return the searched parameters that acted in less than half of the ended trials that had them."""
+    points = [row for row in rows if row.role in ("reference", "search") and row.state in _ENDED]
+    found = []
+    for name in names:
+        having = [row for row in points if name in row.values]
+        reasons = Counter(row.idle[name] for row in having if name in row.idle)
+        if 2 * reasons.total() > len(having):
+            acted = len(having) - reasons.total()
+            found.append(IdleParameter(name, acted, len(having), reasons.most_common(1)[0][0]))
+    return tuple(found)

@@ -1,0 +1,109 @@
+"""Backbone weights from a short training of another space: `backbone.weights: space:NAME`.
+
+The training happens once on a machine, before the trials, and its best backbone is an entry of the cache.
+All trials, seeds and folds start from the same weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import multiprocessing
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+
+from dmltune.core import backbones, collectives
+from dmltune.core.fit import fit
+from dmltune.core.threads import torch_threads
+from dmltune.data.cache import cached
+from dmltune.data.feed import ImageFeed
+from dmltune.errors import UserError
+from dmltune.experiment import Experiment, load_experiment
+from dmltune.train.ray_session import threads_of, usable_cores
+
+logger = logging.getLogger(__name__)
+
+PREFIX = backbones.FROM_SPACE
+FILE = "backbone.safetensors"
+VERSION = 1
+
+
+def with_weights(experiment: Experiment, data_root: str | None) -> Experiment:
+    """Return the experiment with the file of the weights in place of `space:NAME`."""
+    weights = experiment.backbone.weights
+    if not weights.startswith(PREFIX):
+        return experiment
+    source = source_of(experiment)
+    file = trained_backbone(source, weights.removeprefix(PREFIX), data_root)
+    chosen = experiment.backbone.model_copy(update={"weights": str(file)})
+    return experiment.model_copy(update={"backbone": chosen})
+
+
+def source_of(experiment: Experiment) -> Experiment:
+    """Return the training that the weights come from, with the backbone of this experiment."""
+    name = experiment.backbone.weights.removeprefix(PREFIX)
+    source = load_experiment(name, [f"backbone.name={experiment.backbone.name}"]).reference_experiment()
+    if source.backbone.weights.startswith(PREFIX):
+        raise UserError(
+            f"backbone.weights {PREFIX}{name}: the space {name} takes its weights from a space itself. "
+            "Name a space with other weights."
+        )
+    if source.objective.protocol == "conventional":
+        raise UserError(
+            f"backbone.weights {PREFIX}{name}: this training is monitored on test classes. "
+            "Name a space with another objective.protocol."
+        )
+    return source
+
+
+def trained_backbone(source: Experiment, name: str, data_root: str | None) -> Path:
+    """Return the weights file of this training, which runs here if no process has done it before."""
+    from dmltune.train.build import training_images
+
+    content = json.dumps([source.settings(), training_images(source, data_root).fingerprint], sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:24]
+    entry = f"weights-{source.backbone.name}-{digest}-v{VERSION}"
+    return cached(entry, lambda folder: _build(source, name, data_root, folder), _read)
+
+
+def _build(source: Experiment, name: str, data_root: str | None, folder: Path) -> None:
+    what = f"weights for the backbone: training the space {name} for {source.max_steps} steps"
+    logger.warning("%s, once on this machine", what)  # takes a while: shown without -v
+    if collectives.world_size() == 1:
+        _train(source, data_root, folder)
+        return
+    # A rank of a group on another machine: the training must not exchange anything with the other ranks.
+    process = multiprocessing.get_context("spawn").Process(target=_train, args=(source, data_root, folder))
+    process.start()
+    process.join()
+    if process.exitcode != 0:
+        raise UserError(f"{what} failed on this machine; dmltune train {name} shows why")
+
+
+def _train(source: Experiment, data_root: str | None, folder: Path) -> None:
+    from dmltune.train.build import build_run
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with torch_threads(threads_of(usable_cores())):
+        run = build_run(source, data_root, device)
+        try:
+            for progress in fit(run):
+                logger.info("step %d of %d: %.3f", progress.step, progress.max_steps, progress.score)
+        finally:
+            if isinstance(run.feed, ImageFeed):
+                run.feed.close()
+    tensors = run.objective.embedder.backbone.state_dict()
+    plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    safetensors.torch.save_file(plain, folder / FILE)
+
+
+def _read(folder: Path) -> Path:
+    try:
+        with safetensors.safe_open(folder / FILE, framework="pt"):
+            return folder / FILE
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{folder / FILE}: {error}") from None
