@@ -99,7 +99,9 @@ def _validate(run: Run, known: Mapping[str, float] | None = None) -> Progress:
         score = metrics[run.schedule.metric]
         if run.monitors and points is not None:
             places_N = run.feed.monitored_N
-            score = _measure(run, *(part_N[places_N] for part_N in points), places_N)[run.schedule.metric]
+            emb_ND, labels_N = points
+            monitored = _measure(run, emb_ND[places_N], labels_N[places_N], places_N)
+            score = monitored[run.schedule.metric]
         run.metrics |= _tell_references(run, score, weights_W)
     return _finish(run, run.reason()) if run.reason() else run.progress()
 
