@@ -111,14 +111,16 @@ def pretrained(request: FigureRequest) -> tuple[str, ...]:
 
 
 def row(method: str, cells: Seeds) -> list[Value]:
-    """Return one row in the order of COLUMNS; the difference is paired by seed."""
+    """Return one row in the order of COLUMNS; the difference is paired by seed, one seed has no spread."""
     own, base = cells[method], cells.get(BASELINE, {})
     scores = {seed: float(cell.test["map_at_r"]) for seed, cell in own.items()}
     gaps = [score - base[seed].test["map_at_r"] for seed, score in scores.items() if seed in base]
+    mean, spread = mean_and_spread(list(scores.values()))
     return [
         method,
         len(own),
-        *mean_and_spread(list(scores.values())),
+        mean,
+        spread if len(own) > 1 else None,
         statistics.fmean(gaps) if gaps and method != BASELINE else None,
         statistics.fmean(float(cell.test["precision_at_1"]) for cell in own.values()),
         statistics.fmean(cell.score for cell in own.values()),
