@@ -5,8 +5,8 @@ A file of landmarks has a line for each image:
     PATH x1 y1 x2 y2 x3 y3 x4 y4 x5 y5
 
 PATH starts at the folder of the file and may have spaces. The points are both eyes, the nose and both corners
-of the mouth, of each two first the one further left in the picture, in pixels; (0, 0) is the centre of the
-first pixel. Lines of other images are ignored.
+of the mouth, of each two first the one further left in the picture, in pixels of the stored image (a rotation
+in its EXIF data is not applied); (0, 0) is the centre of the first pixel. Lines of other images are ignored.
 
 Legend: N images, 5 points of a face, each a complex number x + iy.
 """
@@ -35,6 +35,7 @@ SIDE = 112  # pixels of the square that TEMPLATE_5 is for
 TEMPLATE_5: Complexes = np.array(
     [38.2946 + 51.6963j, 73.5318 + 51.5014j, 56.0252 + 71.7366j, 41.5493 + 92.3655j, 70.7299 + 92.2041j]
 )
+LARGEST = 1000.0  # times the square: no face is larger, and none that can be seen is smaller than 1/LARGEST
 _POINTS = 5
 _HALF = 0.5 + 0.5j  # from the corner of a pixel to its centre
 
@@ -91,12 +92,12 @@ def aligned(listing: Listing, file: Path, names: Sequence[str], trailing: int = 
 
 
 def read_landmarks(file: Path, names: Sequence[str], trailing: int = 0) -> Complexes:
-    """Return the points of the images with these names, (N, 5)."""
-    place = {name: index for index, name in enumerate(names)}
-    points_N5 = np.full((len(names), _POINTS), np.nan, dtype=np.complex128)
-    line_N = np.zeros(len(names), dtype=np.int64)
+    """Return the points of the images with these names, (N, 5); a name may occur again."""
+    place = {name: index for index, name in enumerate(dict.fromkeys(names))}
+    points_N5 = np.full((len(place), _POINTS), np.nan, dtype=np.complex128)
+    line_N = np.zeros(len(place), dtype=np.int64)
     try:
-        with open_regular(file, encoding="utf-8") as stream:
+        with open_regular(file, encoding="utf-8-sig") as stream:
             for number, line in enumerate(stream, 1):
                 name, *fields = line.rsplit(None, 2 * _POINTS + trailing) or [""]
                 if (index := place.get(name.strip())) is not None:
@@ -104,13 +105,13 @@ def read_landmarks(file: Path, names: Sequence[str], trailing: int = 0) -> Compl
                     line_N[index] = number
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read ({error})") from None
-    if absent := [name for name in names if not line_N[place[name]]]:
+    if absent := [name for name, index in place.items() if not line_N[index]]:
         more = f" and {len(absent) - 1:,} other images" if len(absent) > 1 else ""
         raise UserError(
             f"{file} has no line for {readable(absent[0])}{more}; add the landmarks, or remove the images."
         )
     _require_faces(points_N5, line_N, file)
-    return points_N5
+    return points_N5[[place[name] for name in names]]
 
 
 def _points(fields: Sequence[str], where: str) -> Complexes:
@@ -126,11 +127,12 @@ def _points(fields: Sequence[str], where: str) -> Complexes:
 
 def _require_faces(points_N5: Complexes, line_N: Ints, file: Path) -> None:
     """Raise a UserError for points that no transform can place, or that are in another order."""
-    spread_N = np.abs(points_N5 - points_N5.mean(1, keepdims=True)).max(1)
-    if (bad_N := ~(np.isfinite(spread_N) & (spread_N > 0))).any():
+    with np.errstate(all="ignore"):
+        scale_N = np.abs(similarity(points_N5)[0])
+    if (bad_N := ~((scale_N > 1 / LARGEST) & (scale_N < LARGEST))).any():
         raise UserError(
-            f"{file}, line {line_N[bad_N.argmax()]}: the points must be finite and not all the same; "
-            "correct the line, or remove the image."
+            f"{file}, line {line_N[bad_N.argmax()]}: the five points are not those of a face (all the same, "
+            "too far apart, or not finite); correct the line, or remove the image."
         )
     eyes_N = points_N5[:, 1] - points_N5[:, 0]
     down_N = points_N5[:, 3:].mean(1) - points_N5[:, :2].mean(1)
