@@ -39,6 +39,7 @@ class ChosenExperiment:
     name: str
     text: str = ""  # the proposed YAML
     proposal: SpaceProposal | None = None  # None as well when a stored one is continued
+    notes: tuple[str, ...] = ()
 
     def write_to(self, folder: Path) -> None:
         """Write the proposed YAML into the search's folder, where a resume reads it."""
@@ -64,11 +65,13 @@ def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
     if args.data is None:
         experiment = load_experiment(args.space, overrides_of(args))
         space = space_name(args.space)
-        return ChosenExperiment(experiment, space, args.name or default_name(space))
+        name = args.name or default_name(space)
+        experiment, notes = with_backbones_here(experiment, name, args)
+        return ChosenExperiment(experiment, space, name, notes=tuple(notes))
     space = name_of_data(args.data)
     name = args.name or default_name(space)
     stored = stored_proposal(Store.at(args.store).search_folder(name))
-    proposal = None if stored else proposed(args.data, requested_steps(args.overrides))
+    proposal = None if stored else proposed(args.data, requested_steps(args.overrides), args.data_root)
     text = stored or (proposal.text if proposal else "")
     with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
         file = Path(scratch) / f"{space}.yaml"
@@ -81,13 +84,36 @@ def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
     return ChosenExperiment(experiment, space, name, text, proposal)
 
 
-def proposed(data: Path, steps: int | None) -> SpaceProposal:
-    """Return the proposal for the training half of the images."""
-    from dmltune.data import catalog
-    from dmltune.propose import look, propose
+def with_backbones_here(
+    experiment: Experiment, name: str, args: argparse.Namespace
+) -> tuple[Experiment, list[str]]:
+    """Return the experiment without searched backbones whose weights are missing, and a line for each."""
+    from dmltune.store import Store
 
-    path = absolute(data)
-    return propose(look(catalog.load("own", "train", path=path), path), machine(), steps)
+    if "backbone.name" not in experiment.search:
+        return experiment, []
+    from dmltune.train.backbones_here import only_backbones_here
+    from dmltune.train.name_claim import claimed_experiment
+
+    begun = claimed_experiment(Store.at(args.store), name) if is_name(name) else None
+    return only_backbones_here(experiment, args.data_root and str(args.data_root), begun)
+
+
+def proposed(data: Path, steps: int | None, data_root: Path | None = None) -> SpaceProposal:
+    """Return the proposal for the training half of the images.
+
+    With the weights of several backbones here, the frozen backbones are compared first.
+    """
+    from dmltune.data import catalog
+    from dmltune.propose import compare, look, photo_size, propose, weights_here
+
+    path, here = absolute(data), machine()
+    images = catalog.load("own", "train", path=path)
+    facts = look(images, path)
+    size, candidates = photo_size(facts, here), weights_here(None if data_root is None else str(data_root))
+    several = size is not None and len(candidates) > 1 and facts.typical > 1
+    compared = compare(images, size, candidates) if several and size else []
+    return propose(facts, here, steps, compared)
 
 
 def requested_steps(overrides: Sequence[str]) -> int | None:
@@ -126,9 +152,11 @@ def show(chosen: ChosenExperiment) -> None:
     """Print what was proposed and why on stderr: stdout is for the result."""
     from rich.text import Text
 
+    console = console_for(sys.stderr)
+    for note in chosen.notes:
+        console.print(Text(note, style="yellow"), soft_wrap=True)
     if not chosen.text:
         return
-    console = console_for(sys.stderr)
     if chosen.proposal is None:
         console.print(f"{chosen.name} continues with the space that was proposed for it")
         return

@@ -66,7 +66,7 @@ def pairs(name: str) -> Iterator[tuple[str, str]]:
 def of_space(name: str) -> Iterator[tuple[str, str]]:
     """Yield what the reference point, the baseline and every choice of a backbone in a space start from."""
     from dmltune.experiment import load_experiment
-    from dmltune.train.setup import backbones_of
+    from dmltune.train.backbones_here import backbones_of
 
     yield from backbones_of(load_experiment(name))
 

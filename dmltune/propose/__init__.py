@@ -3,10 +3,24 @@
 proposal = propose(look(images, path), Machine("cpu", cores=2, packaged=True))
 proposal.text      the YAML of the space
 proposal.choices   each choice and its reason, one line each
+
+With the weights of several backbones on this machine, `compare` measures them frozen; the best is proposed.
 """
 
+from dmltune.propose.backbones import Measured, compare, weights_here
 from dmltune.propose.facts import Facts, look
 from dmltune.propose.method import Choice
-from dmltune.propose.rules import Machine, SpaceProposal, propose
+from dmltune.propose.rules import Machine, SpaceProposal, photo_size, propose
 
-__all__ = ["Choice", "Facts", "Machine", "SpaceProposal", "look", "propose"]
+__all__ = [
+    "Choice",
+    "Facts",
+    "Machine",
+    "Measured",
+    "SpaceProposal",
+    "compare",
+    "look",
+    "photo_size",
+    "propose",
+    "weights_here",
+]

@@ -58,8 +58,8 @@ def method(
             "lr": lr,
             "weight_decay": 1e-4,
             "new_layer_factor": 1.0 if scratch else 10.0,
-            "proxy_factor": 100.0 if "proxy_anchor" in losses else 1.0,
         },
+        **_presets(losses, classes, train_images, batch, steps),
         "search": search,
         **require,
         "reference_point": point,
@@ -79,6 +79,17 @@ def method(
         Choice("baseline", "baseline", "contrastive on the batch alone", "what the winner must beat"),
     ]
     return tree, why
+
+
+def _presets(losses: list[str], classes: int, train_images: int, batch: int, steps: int) -> dict[str, Any]:
+    """Return what Proxy-Anchor brings: fast proxies, an epoch of warm-up at most, an image of each class."""
+    if "proxy_anchor" not in losses:
+        return {}
+    warmup = min(train_images // batch, steps // 8)
+    brought: dict[str, Any] = {"optimizer": {"proxy_factor": 100.0, "warmup_new_layers": warmup}}
+    if classes >= batch:
+        brought["batch"] = {"samples_per_class": 1}
+    return {"presets": {"loss": {"proxy_anchor": brought}}}
 
 
 def _learning_rate(scratch: bool, classes: int, steps: int) -> tuple[float, list[float], str]:

@@ -6,11 +6,13 @@ cub-lite and glyphs, scaled by the cost and the number of images.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from dmltune.data.splits import FEWEST, PARTITIONS
 from dmltune.errors import UserError
+from dmltune.propose.backbones import Measured, compared_text, cost
 from dmltune.propose.facts import Facts
 from dmltune.propose.method import Choice, method
 from dmltune.propose.writing import written
@@ -18,8 +20,8 @@ from dmltune.propose.writing import written
 PHOTO = 64  # from so many pixels of the shorter side on, networks for photos are used
 CPU_IMAGES = 12_800  # of 128 px in a trial at most: minutes on one core
 GPU_IMAGES = 640_000
-EPOCHS = {"packaged": 30, "none": 60}  # training from scratch takes longer
-LEAST_STEPS = {"cpu": {"packaged": 100, "none": 200}, "cuda": {"packaged": 500, "none": 1000}}
+EPOCHS = {False: 30, True: 60}  # training from scratch takes longer
+LEAST_STEPS = {"cpu": {False: 100, True: 200}, "cuda": {False: 500, True: 1000}}
 VALIDATIONS = (3, 10)
 VALIDATION_SHARE = 0.25  # of a trial's time at most
 FORWARD = 1 / 3  # of what an image costs in training
@@ -58,24 +60,31 @@ class Network(NamedTuple):
     """`cost` of an image in training, relative to EfficientNet-Lite0 at 128 px."""
 
     name: str
-    weights: Literal["packaged", "none"]
+    weights: str
     size: int
     cost: float
 
+    @property
+    def scratch(self) -> bool:
+        return self.weights == "none"
 
-def propose(facts: Facts, machine: Machine, steps: int | None = None) -> SpaceProposal:
+
+def propose(
+    facts: Facts, machine: Machine, steps: int | None = None, compared: Sequence[Measured] = ()
+) -> SpaceProposal:
     """Return the space for these images on this machine, for trials of `steps` if given.
 
-    A UserError says what is needed when there are too few images.
+    `compared` are frozen backbones, the best first. A UserError says what is needed when there are too few
+    images.
     """
     _require_enough(facts)
     why: list[Choice] = []
     split = _validation_split(facts, why)
-    network = _network(facts, machine, why)
+    network = _network(facts, machine, compared, why)
     augment = _augment(facts, why)
     batch, samples = _batch(facts, split, machine, why)
     steps, every = _length(split, network, batch, machine, steps, why)
-    scratch = network.weights == "none"
+    scratch = network.scratch
     chosen, reasons = method(scratch, split.train_classes, facts.typical, split.train_images, batch, steps)
     why += reasons
     trials = 30 if machine.device == "cuda" else max(12, min(32, 4 * machine.cores))
@@ -131,22 +140,31 @@ def _validation_split(facts: Facts, why: list[Choice]) -> ValidationSplit:
     return ValidationSplit(protocol, fold, trained, images, facts.images - images)
 
 
-def _network(facts: Facts, machine: Machine, why: list[Choice]) -> Network:
-    fast = machine.device == "cuda"
+def photo_size(facts: Facts, machine: Machine) -> int | None:
+    """Return the pixels at which a network with weights sees these images; None when they are too small."""
     if facts.shorter < PHOTO:
+        return None
+    return min(224 if machine.device == "cuda" else 128, facts.shorter // 32 * 32)
+
+
+def _network(facts: Facts, machine: Machine, compared: Sequence[Measured], why: list[Choice]) -> Network:
+    fast, photo = machine.device == "cuda", photo_size(facts, machine)
+    if photo is None:
         size = max(16, -(-facts.shorter // 8) * 8)
         network = Network("resnet20", "none", size, (size / 64) ** 2)
         reason = f"{facts.shorter} px are too few for a network for photos"
+    elif compared:
+        network = Network(compared[0].name, compared[0].weights, photo, cost(compared, photo))
+        reason = compared_text(compared)
     elif machine.packaged:
-        size = min(224 if fast else 128, facts.shorter // 32 * 32)
-        network = Network("efficientnet_lite0", "packaged", size, (size / 128) ** 2)
+        network = Network("efficientnet_lite0", "packaged", photo, (photo / 128) ** 2)
         reason = "its weights are installed and need few steps on photos"
     elif fast:
         size = min(128, facts.shorter // 32 * 32)
         network, reason = Network("torchvision/resnet18", "none", size, 1.0), NO_WEIGHTS
     else:
         network, reason = Network("resnet20", "none", 64, 1.0), NO_WEIGHTS
-    weights = "packaged weights" if network.weights == "packaged" else "from scratch"
+    weights = "from scratch" if network.scratch else f"{network.weights} weights"
     why.append(Choice("backbone", "backbone", f"{network.name}, {weights}", reason))
     pixels = f"images have {facts.shorter}{' or more' if facts.shorter >= 256 else ''}"
     why.append(Choice("data", "size", f"{network.size} px", f"{pixels}; {'a GPU' if fast else 'no GPU'}"))
@@ -186,11 +204,11 @@ def _length(
     why: list[Choice],
 ) -> tuple[int, int]:
     """Return the steps of a trial and of its validation interval."""
-    epochs, cap = EPOCHS[network.weights], GPU_IMAGES
+    epochs, cap = EPOCHS[network.scratch], GPU_IMAGES
     if machine.device == "cpu":
         cap = round(CPU_IMAGES * min(3.0, 1 / network.cost))
     images = min(epochs * split.train_images, cap)
-    steps = requested or max(LEAST_STEPS[machine.device][network.weights], images // batch)
+    steps = requested or max(LEAST_STEPS[machine.device][network.scratch], images // batch)
     fitting = int(VALIDATION_SHARE * steps * batch / (FORWARD * max(1, split.validation_images)))
     low, high = VALIDATIONS
     validations = max(low, min(high, fitting))

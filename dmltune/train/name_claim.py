@@ -51,6 +51,11 @@ def is_claimed(store: Store, name: str) -> bool:
     return os.path.lexists(store.search_folder(name) / IDENTITY)
 
 
+def claimed_experiment(store: Store, name: str) -> Experiment | None:
+    """Return what the name stands for; None for a new name."""
+    return _read(store.search_folder(name) / IDENTITY, name)[0] if is_claimed(store, name) else None
+
+
 def require_same(store: Store, name: str, experiment: Experiment, fingerprint: str) -> None:
     """Raise a UserError when the name stands for another configuration or other data."""
     if not is_claimed(store, name):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator
-from itertools import product
 
 from dmltune.core import backbones
 from dmltune.data.files import amount
@@ -16,6 +15,7 @@ from dmltune.data.packed import packing
 from dmltune.errors import UserError, UserErrors
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations
+from dmltune.train.backbones_here import backbones_of
 from dmltune.train.build import training_images
 from dmltune.weights.fetching import obtain
 
@@ -59,20 +59,6 @@ def setup_problems(experiment: Experiment, locations: Locations) -> list[str]:
         else:
             problems |= dict.fromkeys(_disk_problems(parameters, locations))
     return list(problems)
-
-
-def backbones_of(experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """Yield (backbone, weights) of trial 0, the baseline and every choice of the space."""
-    runs = (experiment.reference_experiment(), experiment.baseline_experiment())
-    found = dict.fromkeys((run.backbone.name, run.backbone.weights) for run in runs if run)
-    choices = (
-        {each.name: each.choices for each in experiment.space.parameters} if experiment.searchable else {}
-    )
-    names, weights = (choices.get(f"backbone.{key}") for key in ("name", "weights"))
-    if names or weights:
-        own = experiment.backbone
-        found |= dict.fromkeys(product(names or (own.name,), weights or (own.weights,)))
-    yield from found
 
 
 def random_weights(experiment: Experiment) -> str:
