@@ -7,7 +7,7 @@ proposal.choices   each choice and its reason, one line each
 With the weights of several backbones on this machine, `compare` measures them frozen; the best is proposed.
 """
 
-from dmltune.propose.backbones import Measured, compare, weights_here
+from dmltune.propose.backbones import FrozenBackbone, compare, weights_here
 from dmltune.propose.facts import Facts, look
 from dmltune.propose.method import Choice
 from dmltune.propose.rules import Machine, SpaceProposal, photo_size, propose
@@ -15,8 +15,8 @@ from dmltune.propose.rules import Machine, SpaceProposal, photo_size, propose
 __all__ = [
     "Choice",
     "Facts",
+    "FrozenBackbone",
     "Machine",
-    "Measured",
     "SpaceProposal",
     "compare",
     "look",

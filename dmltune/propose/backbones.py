@@ -42,7 +42,7 @@ class WeightsHere(NamedTuple):
     file: Path
 
 
-class Measured(NamedTuple):
+class FrozenBackbone(NamedTuple):
     """MAP@R of a frozen backbone on so many images, and its seconds for one of them."""
 
     name: str
@@ -66,19 +66,19 @@ def weights_here(data_root: str | None = None) -> list[WeightsHere]:
     return found
 
 
-def compared_text(compared: Sequence[Measured]) -> str:
+def compared_text(compared: Sequence[FrozenBackbone]) -> str:
     """Return `best of 2 frozen ones, MAP@R of 480 images: efficientnet_lite0 72.1 %, …`."""
     scores = ", ".join(f"{each.name} {100 * each.map_at_r:.1f} %" for each in compared[:MOST_SHOWN])
     return f"best of {len(compared)} frozen ones here, MAP@R of {compared[0].images} images: {scores}"
 
 
-def cost(compared: Sequence[Measured], size: int) -> float:
+def cost(compared: Sequence[FrozenBackbone], size: int) -> float:
     """Return the cost of an image with the best one, relative to EfficientNet-Lite0 at 128 px."""
     usual = next((each.seconds for each in compared if each.name == CANDIDATES[0][0]), compared[0].seconds)
     return (size / 128) ** 2 * compared[0].seconds / usual
 
 
-def compare(images: ImageSet, size: int, candidates: Sequence[WeightsHere]) -> list[Measured]:
+def compare(images: ImageSet, size: int, candidates: Sequence[WeightsHere]) -> list[FrozenBackbone]:
     """Return the frozen backbones, the best first; those that take no images of this size are left out."""
     chosen_N = sample(images.labels_N)
     labels_N = torch.from_numpy(np.asarray(images.labels_N[chosen_N], dtype=np.int64))
@@ -93,7 +93,7 @@ def compare(images: ImageSet, size: int, candidates: Sequence[WeightsHere]) -> l
             continue
         score = retrieval_metrics(emb_ND, labels_N)["map_at_r"]
         seconds = (time.perf_counter() - begin) / len(chosen_N)
-        measured.append(Measured(name, weights, score, seconds, len(chosen_N)))
+        measured.append(FrozenBackbone(name, weights, score, seconds, len(chosen_N)))
     return sorted(measured, key=lambda each: -each.map_at_r)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from dmltune.data.splits import FEWEST, PARTITIONS
 from dmltune.errors import UserError
-from dmltune.propose.backbones import Measured, compared_text, cost
+from dmltune.propose.backbones import FrozenBackbone, compared_text, cost
 from dmltune.propose.facts import Facts
 from dmltune.propose.method import Choice, method
 from dmltune.propose.writing import written
@@ -70,7 +70,7 @@ class Network(NamedTuple):
 
 
 def propose(
-    facts: Facts, machine: Machine, steps: int | None = None, compared: Sequence[Measured] = ()
+    facts: Facts, machine: Machine, steps: int | None = None, compared: Sequence[FrozenBackbone] = ()
 ) -> SpaceProposal:
     """Return the space for these images on this machine, for trials of `steps` if given.
 
@@ -147,7 +147,9 @@ def photo_size(facts: Facts, machine: Machine) -> int | None:
     return min(224 if machine.device == "cuda" else 128, facts.shorter // 32 * 32)
 
 
-def _network(facts: Facts, machine: Machine, compared: Sequence[Measured], why: list[Choice]) -> Network:
+def _network(
+    facts: Facts, machine: Machine, compared: Sequence[FrozenBackbone], why: list[Choice]
+) -> Network:
     fast, photo = machine.device == "cuda", photo_size(facts, machine)
     if photo is None:
         size = max(16, -(-facts.shorter // 8) * 8)

@@ -14,14 +14,14 @@ from dmltune.core import backbones
 from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.experiment import load_experiment
-from dmltune.propose import Facts, Machine, Measured, compare, photo_size, propose
+from dmltune.propose import Facts, FrozenBackbone, Machine, compare, photo_size, propose
 from dmltune.propose.backbones import MOST_OF_A_CLASS, WeightsHere, sample
 
 LAPTOP = Machine("cpu", 2, packaged=True)
 BIRDS = Facts("/photos", 40, 800, 20, 20, 20, 0, 160, False)
 COMPARED = [
-    Measured("torchvision/mobilenet_v2", "imagenet_v1", 0.41, 0.03, 480),
-    Measured("efficientnet_lite0", "packaged", 0.35, 0.02, 480),
+    FrozenBackbone("torchvision/mobilenet_v2", "imagenet_v1", 0.41, 0.03, 480),
+    FrozenBackbone("efficientnet_lite0", "packaged", 0.35, 0.02, 480),
 ]
 
 
