@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dmltune.cli.output import Output, new_table, say
+from dmltune.cli.output import Output, facts_table, new_table, say
 from dmltune.cli.parser import (
     Parser,
     add_cluster,
@@ -18,9 +18,13 @@ from dmltune.cli.parser import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
     from dmltune.check.api import PreparedCheck
+    from dmltune.check.plan import CheckPlan
+    from dmltune.cli.cost import Workload
 
 SUMMARY = "the reality check of a search: folds, seeds, unseen classes, statistics"
 EXAMPLES = """\
@@ -96,20 +100,22 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def show_plan(args: argparse.Namespace, out: Output) -> int:
     from dmltune.check.api import prepare
     from dmltune.check.baseline_search import baseline_space
-    from dmltune.cli.dry_run import validate_resources
+    from dmltune.cli.cost import estimate, rows_of_all
+    from dmltune.cli.dry_run import planned_resources
+    from dmltune.resources import Locations
     from dmltune.store import Store
 
-    validate_resources(args)
-    store = Store.at(args.store)
+    resources, store = planned_resources(args), Store.at(args.store)
     prepared = prepare(
         args.search, top=args.top, repeats=args.repeats, folds=args.folds, name=args.name,
         overrides=args.overrides, clustering=args.clustering, store=store, data_root=args.data_root,
     )  # fmt: skip
     varies = list(baseline_space(prepared.search.experiment).search) if args.fair_baseline else []
     plan, folder = prepared.plan, store.search_folder(prepared.name)
-    members = plan.members()
-    trained = sum((folder / "trials" / member.name / "result.json").is_file() for member in members)
-    configurations = plan.configurations
+    members, configurations = plan.members(), plan.configurations
+    loads = workloads(plan, folder)
+    trained = sum(load.total - load.left for load in loads)
+    cost = estimate(loads, resources, Locations(store, args.data_root).absolute_root)
     out.document(
         {
             "name": prepared.name,
@@ -125,6 +131,7 @@ def show_plan(args: argparse.Namespace, out: Output) -> int:
             ],
             "members": [member.name for member in members],
             "trained": trained,
+            "cost": cost,
         }
     )
     models = f"{len(members)} models: {len(configurations)} configurations"
@@ -132,9 +139,41 @@ def show_plan(args: argparse.Namespace, out: Output) -> int:
     out.show(f"{models} × {plan.folds} folds × {plan.repeats} seeds, protocol {plan.protocol}")
     out.show(f"{trained} of them are trained; check {prepared.name}")
     out.show(*([prepared.note] if prepared.note else []))
+    out.show("", facts_table(*cost_rows(cost), *rows_of_all(cost, "trainings", True, len(members))))
     if varies:
-        out.show(f"before that the baseline is searched over {', '.join(varies)}")
+        out.show(f"before that the baseline is searched over {', '.join(varies)}: as long as the search took")
     return 0
+
+
+def workloads(plan: CheckPlan, folder: Path) -> list[Workload]:
+    """Return the trainings of each configuration, and how many of them are left."""
+    from dmltune.cli.cost import Workload
+    from dmltune.data import catalog
+    from dmltune.train.run_series import stored_result
+
+    loads: dict[str, Workload] = {}
+    for member in plan.members():
+        name = member.experiment.data.name
+        tested = catalog.published(name).get("test", (None, None))[0] or 0
+        load = loads.get(member.key, Workload(member.key, member.experiment, 0, 0, tested))
+        left = stored_result(folder, member.name) is None
+        loads[member.key] = load._replace(left=load.left + left, total=load.total + 1)
+    return list(loads.values())
+
+
+def cost_rows(cost: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a row for every configuration that was measured."""
+    from dmltune.cli.cost import short
+    from dmltune.report.formatting import clock
+
+    return [
+        (
+            label,
+            f"a model takes at most {clock(each['seconds'])}: {short(each['step'])} a step, "
+            f"{short(each['validation'])} a validation of {each['validation_images']:,} images",
+        )
+        for label, each in cost["measured"].items()
+    ]
 
 
 def plan_table(prepared: PreparedCheck) -> Table:

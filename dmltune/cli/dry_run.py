@@ -1,4 +1,4 @@
-"""`dmltune search … --dry-run`: everything is validated, nothing is started."""
+"""`dmltune search … --dry-run`: everything is validated, and a few steps are measured; nothing is started."""
 
 from __future__ import annotations
 
@@ -13,27 +13,38 @@ from dmltune.report import formatting
 if TYPE_CHECKING:
     from dmltune.cli.experiment_choice import ChosenExperiment
     from dmltune.experiment import Experiment, Parameter
+    from dmltune.train.ray_session import ResourcePlan
 
 
-def validate_resources(args: argparse.Namespace) -> None:
-    """Raise a UserError when the cluster does not answer, or this machine has too few cores or GPUs."""
+def planned_resources(args: argparse.Namespace) -> ResourcePlan:
+    """Return how wide the trainings are; a UserError when the cluster does not answer, or for too few cores.
+
+    Of a cluster nothing is known but what the user says.
+    """
+    import torch
+
     from dmltune.resources import Resources
     from dmltune.train.cluster_address import require_cluster
-    from dmltune.train.ray_session import RaySession, plan_resources, usable_cores
+    from dmltune.train.ray_session import RaySession, ResourcePlan, plan_resources, usable_cores
 
-    resources = Resources(args.workers or 1, getattr(args, "concurrent", None), args.address)
+    resources = Resources(args.workers or 1, args.concurrent, args.address)
     address = args.address or os.environ.get("RAY_ADDRESS") or None
     require_cluster(address)
-    if address is None and (resources.workers > 1 or resources.concurrent is not None):
-        import torch
-
-        here = RaySession(True, "", Path(), usable_cores(), torch.cuda.device_count())
-        plan_resources(here, resources)
+    if address is not None:
+        return ResourcePlan(resources.concurrent or 1, resources.workers, 1, torch.cuda.is_available())
+    here = RaySession(True, "", Path(), usable_cores(), torch.cuda.device_count())
+    return plan_resources(here, resources)
 
 
 def show_plan(chosen: ChosenExperiment, args: argparse.Namespace, out: Output) -> int:
-    validate_resources(args)
+    from dmltune.cli.cost import Workload, estimate
+    from dmltune.resources import Locations
+    from dmltune.store import Store
+
+    resources = planned_resources(args)
     plan = document(chosen, args)
+    trial = Workload("trial 0", chosen.experiment.reference_experiment(), plan["trials"], plan["trials"])
+    plan["cost"] = estimate([trial], resources, Locations(Store.at(args.store), args.data_root).absolute_root)
     out.document(plan | chosen.document())
     out.show(*tables(chosen.experiment, plan))
     return 0
@@ -50,7 +61,8 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
     experiment = chosen.experiment
     trials = planned_trials(experiment, args.trials, args.time)
     locations = Locations(Store.at(args.store), args.data_root)
-    fingerprint = validate_experiment(experiment, locations, args.workers)
+    # without the packed images: they are made when the search begins
+    fingerprint = validate_experiment(experiment, locations, args.workers, cache="none")
     require_same(locations.store, chosen.name, experiment, fingerprint)
     images = training_images(experiment, locations.absolute_root)
     baseline = experiment.baseline_experiment()
@@ -80,7 +92,9 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
 def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     from rich.text import Text
 
+    from dmltune.cli.cost import rows_of_all, rows_of_one
     from dmltune.report.summary import warning
+    from dmltune.search.records import STORED_BEST
 
     data, objective, baseline = plan["data"], experiment.objective, plan["baseline"]
     limit = f", ends after {formatting.clock(plan['time'])}" if plan["time"] else ""
@@ -105,8 +119,13 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     notice = warning(objective.protocol)
     loud = [Text(notice, style="bold red"), ""] if notice else []
     heading = Text("what varies", style="bold")
+    cost, models = plan["cost"], min(plan["trials"], STORED_BEST + 2)
+    costs = rows_of_one(cost["measured"]["trial 0"], cost["workers"], "a trial")
+    costs += rows_of_all(cost, f"{plan['trials']} trials", True, models)
     return [
-        *loud, facts, "", heading, facts_table(*varies), "", first, "", "validated; nothing was started"
+        *loud, facts, "", heading, facts_table(*varies), "", first,
+        "", Text("what it costs here", style="bold"), facts_table(*costs),
+        "", "validated and measured; nothing was started",
     ]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ EXAMPLES = """\
   dmltune reproduce collage --rows gap,gsp --seeds 1 --name quick max_steps=120
   dmltune reproduce 3.1                             the paper's figures beside those of this store
   dmltune reproduce 3.1 --run --rows C2+CCP-L --data CUB --data-root ~/data
-  dmltune reproduce 3.1 --run --data CUB --name quick data.size=128 max_steps=100 --repeats 1
+  dmltune reproduce 3.1 --run --data CUB --name quick data.size=128 max_steps=100 --repeats 1 --dry-run
 """
 OF_FIGURES, OF_TABLES = ("seeds", "tiny"), ("run", "repeats", "folds", "workers")
 
@@ -61,6 +61,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_flag("--run", "tables: train what is chosen and not trained yet")
     parser.add_number("--repeats", "tables: models of every fold (default: as in print)")
     parser.add_number("--folds", "tables: only the first N folds (default: as in print)")
+    parser.add_flag("--dry-run", "show which trainings it needs, which are done and what they cost")
     add_name(parser, "the figure's or table's")
     parser.add_number("--workers", "tables: processes of every training (default: 1)")
     parser.add_number("--concurrent", "trainings at a time (default: cores)")
@@ -103,7 +104,12 @@ def figure(args: argparse.Namespace, out: Output) -> int:
         tiny=args.tiny,
     )
     resources = Resources(1, args.concurrent, args.address)
-    outcome = run_study(args.study, options, resources, Locations(Store.at(args.store), args.data_root), say)
+    locations = Locations(Store.at(args.store), args.data_root)
+    if args.dry_run:
+        from dmltune.cli.reproduce_plan import plan_figure
+
+        return plan_figure(args, options, locations, out)
+    outcome = run_study(args.study, options, resources, locations, say)
     out.document(outcome)
     show_figure(outcome, out)
     return closing(args, out, outcome.failed, outcome.stopped)

@@ -21,6 +21,7 @@ def table(args: argparse.Namespace, out: Output) -> int:
     from dmltune.reproduce.paper_tables import table_names
     from dmltune.reproduce.table_cells import document
     from dmltune.reproduce.table_studies import select_table
+    from dmltune.resources import Locations
     from dmltune.store import Store
     from dmltune.tables.finished_checks import finished_checks
 
@@ -28,8 +29,14 @@ def table(args: argparse.Namespace, out: Output) -> int:
         raise unknown(args.study)
     if not args.run:
         refuse_what_needs_run(args)
+        if args.dry_run:
+            raise UserError("--dry-run is for trainings; add --run to plan them, or leave it out.")
     selection = select_table(args.study, args.name, listed(args.rows), listed(args.data))
     store = Store.at(args.store)
+    if args.dry_run:
+        from dmltune.cli.reproduce_plan import plan_table
+
+        return plan_table(args, selection, Locations(store, args.data_root), out)
     outcome = train(args, selection, store) if args.run else None
     names = [study.name for study in selection.studies()]
     checks = list(finished_checks(store, names)) if names else []

@@ -80,14 +80,23 @@ def stored_maps(
     imageset: ImageSet, views: Views, prefix: Callable[[Tensor], Tensor], prefix_digest: str
 ) -> Maps:
     """Return the maps of every image; `prefix` takes uint8 images."""
-    content = (imageset.key, imageset.fingerprint, imageset.margin, views, prefix_digest)
-    digest = hashlib.sha256(repr(content).encode()).hexdigest()[:24]
-    entry = f"{imageset.name}-{imageset.part}-maps-{views.size}px-{digest}-v{VERSION}"
     return cached(
-        entry,
+        _entry(imageset, views, prefix_digest),
         lambda folder: _compute(imageset, views, prefix, folder),
         lambda folder: _open(len(imageset), views, folder),
     )
+
+
+def is_stored(imageset: ImageSet, views: Views, prefix_digest: str) -> bool:
+    """Return whether `stored_maps` has nothing to compute."""
+    return (cache_folder() / _entry(imageset, views, prefix_digest)).is_dir()
+
+
+def _entry(imageset: ImageSet, views: Views, prefix_digest: str) -> str:
+    """Return the name of the maps in the cache."""
+    content = (imageset.key, imageset.fingerprint, imageset.margin, views, prefix_digest)
+    digest = hashlib.sha256(repr(content).encode()).hexdigest()[:24]
+    return f"{imageset.name}-{imageset.part}-maps-{views.size}px-{digest}-v{VERSION}"
 
 
 class MapFeed(ImageFeed):

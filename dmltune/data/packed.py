@@ -51,11 +51,7 @@ def at_size(imageset: ImageSet, size: int, mode: str | None = None) -> ImageSet:
             when the last one that uses it ends.
     none    the files are read and scaled each time.
     """
-    mode = mode or os.environ.get("DMLTUNE_IMAGE_CACHE") or MODES[0]
-    if mode not in MODES:
-        raise UserError(
-            f"the image cache must be one of {', '.join(MODES)}; got '{mode}'{nearest(mode, MODES)}"
-        )
+    mode = _known(mode)
     if not imageset.key or not len(imageset):
         return imageset
     side = math.ceil(size * imageset.margin)
@@ -90,7 +86,7 @@ def packing(imageset: ImageSet, size: int) -> Packing | None:
 
     A UserError when there is no room.
     """
-    mode = os.environ.get("DMLTUNE_IMAGE_CACHE") or MODES[0]
+    mode = _known(None)
     side = math.ceil(size * imageset.margin)
     if mode == "none" or not imageset.key or not len(imageset):
         return None
@@ -101,6 +97,15 @@ def packing(imageset: ImageSet, size: int) -> Packing | None:
     root.mkdir(parents=True, exist_ok=True)
     _make_room(_what(imageset, side), estimated.size, root, mode == "memory")
     return estimated
+
+
+def _known(mode: str | None) -> str:
+    mode = mode or os.environ.get("DMLTUNE_IMAGE_CACHE") or MODES[0]
+    if mode not in MODES:
+        raise UserError(
+            f"the image cache must be one of {', '.join(MODES)}; got '{mode}'{nearest(mode, MODES)}"
+        )
+    return mode
 
 
 def _entry(imageset: ImageSet, side: int) -> str:

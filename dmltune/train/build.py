@@ -92,7 +92,7 @@ def build_feed(
     world: int = 1,
     cache: str | None = None,
 ) -> ImageFeed:
-    train, settings = training_images(experiment, data_root), _feed_settings(experiment, rank, world)
+    train, settings = training_images(experiment, data_root), feed_settings(experiment, rank, world)
     return ImageFeed(train, validation_split(experiment, train), **settings, cache=cache)
 
 
@@ -104,11 +104,11 @@ def build_map_feed(experiment: Experiment, data_root: str | None, embedder: Embe
     digest = "" if embedder.cut is None else embedder.cut.digest()
     maps = stored_maps(train, views, lambda images: embedder.at_cut(images.to(device)), digest)
     embedder.from_maps = True
-    settings = _feed_settings(experiment, collectives.rank(), collectives.world_size())
+    settings = feed_settings(experiment, collectives.rank(), collectives.world_size())
     return MapFeed(train, validation_split(experiment, train), maps, **settings)
 
 
-def _feed_settings(experiment: Experiment, rank: int, world: int) -> dict[str, Any]:
+def feed_settings(experiment: Experiment, rank: int, world: int) -> dict[str, Any]:
     return {
         "size": experiment.data.size,
         "batch_size": experiment.batch.size,

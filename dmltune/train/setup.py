@@ -47,6 +47,8 @@ def setup_problems(experiment: Experiment, locations: Locations) -> list[str]:
         except UserError as error:
             problems[str(error)] = None
     for name, weights in backbones_of(experiment):
+        if weights.startswith("space:"):  # of a training on this machine
+            continue
         try:
             obtain(name, weights, locations.absolute_root)
         except UserError as error:
