@@ -50,15 +50,16 @@ def estimate(loads: Sequence[Workload], plan: ResourcePlan, data_root: str | Non
         whole += load.left * (each + load.tested * mean_test) / plan.workers
     largest = max(costs.values(), key=lambda cost: cost.checkpoint_size)
     once = max(cost.once for cost in costs.values())
+    left = sum(load.left for load in loads)
     return {
         "measured": {label: cost.to_dict() for label, cost in costs.items()},
-        "trainings": sum(load.left for load in loads),
+        "trainings": left,
         "done": sum(load.total - load.left for load in loads),
         "concurrent": plan.concurrent,
         "workers": plan.workers,
         "threads": plan.threads,
         "once": once._asdict(),
-        "seconds_at_most": once.seconds + whole / plan.concurrent,
+        "seconds_at_most": once.seconds + whole / max(1, min(plan.concurrent, left)),
         "disk_while_running": plan.concurrent * (2 * largest.checkpoint_size + largest.model_size),
         "model_size": largest.model_size,
         "load": os.getloadavg()[0],
@@ -103,10 +104,14 @@ def rows_of_all(cost: dict[str, Any], what: str, stops_early: bool, models: int)
         cached = f"{amount(once['size'])} of images or feature maps in the cache"
         rows.append(("once", f"{cached}, {formatting.clock(once['seconds'])}"))
     disk = f"{amount(cost['disk_while_running'])} while they run"
-    kept = f"{models} models of {amount(cost['model_size'])} stay"
+    kept = f"{plural(models, 'model')} of {amount(cost['model_size'])} stay"
     busy, cores = cost["load"], cost["cores"]
     note = f"this machine is busy ({busy:.0f} processes on {cores} cores): alone it would be faster"
     return [*rows, ("disk", f"{disk}; {kept}"), *([("note", note)] if busy > BUSY * cores else [])]
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def partly(cost: dict[str, Any], part: str) -> str:

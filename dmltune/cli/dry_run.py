@@ -92,7 +92,7 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
 def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     from rich.text import Text
 
-    from dmltune.cli.cost import rows_of_all, rows_of_one
+    from dmltune.cli.cost import plural, rows_of_all, rows_of_one
     from dmltune.report.summary import warning
     from dmltune.search.records import STORED_BEST
 
@@ -121,7 +121,7 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     heading = Text("what varies", style="bold")
     cost, models = plan["cost"], min(plan["trials"], STORED_BEST + 2)
     costs = rows_of_one(cost["measured"]["trial 0"], cost["workers"], "a trial")
-    costs += rows_of_all(cost, f"{plan['trials']} trials", True, models)
+    costs += rows_of_all(cost, plural(plan["trials"], "trial"), True, models)
     return [
         *loud, facts, "", heading, facts_table(*varies), "", first,
         "", Text("what it costs here", style="bold"), facts_table(*costs),

@@ -1,4 +1,4 @@
-"""`dmltune reproduce … --dry-run`: which trainings a figure or table needs, which are done, what they cost."""
+"""`dmltune reproduce … --dry-run`: the trainings of a figure or table, which are done, and the cost."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def shown(
 ) -> int:
     """Show a line for each study and the cost of all together. Return 2 when none can run."""
     from dmltune.cli.check import cost_rows
-    from dmltune.cli.cost import estimate, rows_of_all
+    from dmltune.cli.cost import estimate, plural, rows_of_all
     from dmltune.cli.dry_run import planned_resources
 
     loads = named_apart(studies)
@@ -88,14 +88,15 @@ def shown(
     }
     out.document({"study": args.study, "studies": counts, "refused": refused, "cost": cost})
     for name, count in counts.items():
+        begins = "begins with" if name == args.study else "needs"
         done = count["trainings"] - count["left"]
-        out.show(f"{name}: {count['trainings']} trainings, {done} of them done")
+        out.show(f"{name} {begins} {plural(count['trainings'], 'training')}, {done} of them done")
     out.show(*(f"{name} cannot run here: {reason}" for name, reason in refused.items()))
     if cost is None:
         out.show("nothing has to be trained" if not refused else "")
         return 2 if refused and not studies else 0
     total = cost["trainings"]
-    out.show("", facts_table(*cost_rows(cost), *rows_of_all(cost, f"{total} trainings", True, total)))
+    out.show("", facts_table(*cost_rows(cost), *rows_of_all(cost, plural(total, "training"), True, total)))
     out.show("", "measured; nothing was started")
     return 0
 
