@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dmltune.train.ray_session import ResourcePlan
 
 MEASURED = 3  # kinds of trainings; others are taken as the mean of these
-SECONDS = 24.0  # for all measurements together
 BUSY = 1.5  # processes that want a core, above which times are those of a busy machine
 
 
@@ -39,8 +38,7 @@ def estimate(loads: Sequence[Workload], plan: ResourcePlan, data_root: str | Non
     costs: dict[str, Cost] = {}
     for load in kinds:
         say(f"measuring a few steps of {load.label} …")
-        share = SECONDS / len(kinds)
-        costs[load.label] = measure(load.experiment, data_root, plan.threads, share)
+        costs[load.label] = measure(load.experiment, data_root, plan.threads)
     mean = sum(cost.seconds for cost in costs.values()) / len(costs)
     mean_test = sum(cost.validation / cost.validation_images for cost in costs.values()) / len(costs)
     whole = 0.0

@@ -34,7 +34,7 @@ from dmltune.train.build import (
 )
 from dmltune.train.sampled import SampledFeed, SampledMapFeed, SampledMaps, sampled, skip_with
 
-SECONDS = 20.0  # that a measurement may take, roughly
+SECONDS = 12.0  # that a measurement may take, roughly
 LEAST_STEPS, MOST_STEPS = 3, 30  # the first one, which is slower, is not counted
 _NEVER = 2**31
 
@@ -106,7 +106,7 @@ def measure(
     """Return the cost of one training of this (fixed) experiment; nothing of it stays on the disk."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with torch_threads(threads), torch.random.fork_rng():
-        run, feed, maps = _throw_away(experiment, data_root, device, seconds / 4)
+        run, feed, maps = _throw_away(experiment, data_root, device, seconds / 6)
         try:
             return _measured(run, feed, experiment, data_root, maps, seconds / 3)
         finally:
@@ -118,7 +118,8 @@ def _throw_away(
 ) -> tuple[Run, SampledFeed, Once | None]:
     """Return a run over sampled images whose times are those of the experiment's own."""
     chosen, whole = experiment.data, training_images(experiment, data_root)
-    train, split = sampled(whole, chosen.size), validation_split(experiment, whole)
+    split = validation_split(experiment, whole)
+    train = sampled(whole, chosen.size, split.train_N)  # under protocol conventional no test image is read
     settings, maps = feed_settings(experiment, 0, 1), None
     if not chosen.views:  # random weights are as fast; maps belong to the real ones
         experiment = experiment.with_values({"backbone.weights": "none"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,13 @@ SAMPLE = 96  # images in memory
 _NOISE = 1e-2  # between the points that are not computed: they are not equal
 
 
-def sampled(images: ImageSet, size: int) -> ImageSet:
-    """Return the set with a few of its images in place of all others; a set in memory stays as it is."""
+def sampled(images: ImageSet, size: int, among_N: Ints) -> ImageSet:
+    """Return the set with a few of the images `among_N` in place of all; a set in memory stays as it is."""
     if not images.key or not len(images):
         return images
     side = math.ceil(size * images.margin)
-    chosen = np.linspace(0, len(images) - 1, min(SAMPLE, len(images)), dtype=np.int64)
-    memory = images.read(chosen, side)
+    chosen = np.linspace(0, len(among_N) - 1, min(SAMPLE, len(among_N)), dtype=np.int64)
+    memory = images.read(among_N[chosen], side)
 
     def read(indices: Ints, hint: int | None) -> list[Pixels]:
         return [memory[index % len(memory)] for index in indices]
@@ -41,19 +41,30 @@ def sampled(images: ImageSet, size: int) -> ImageSet:
 
 @dataclass
 class Pass:
-    """One pass over validation images or a pool; `seconds` are those of the `computed` images."""
+    """One pass over validation images or a pool; `batches` are those computed: (images, seconds)."""
 
     kind: str
     images: int
     begun: float
     ended: float = 0.0
-    computed: int = 0
-    seconds: float = 0.0
+    batches: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def computed(self) -> int:
+        return sum(count for count, _ in self.batches)
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self.batches)
 
     def estimate(self, until: float) -> float:
-        """Return the seconds of the whole pass, and of what is done with its points `until` then."""
-        whole = self.seconds * self.images / max(1, self.computed)
-        return whole + (until - self.ended)
+        """Return the seconds of the whole pass, and of what is done with its points `until` then.
+
+        The first batch is slower than the others, which stand for those that were not computed.
+        """
+        typical = self.batches[1:] or self.batches
+        each = sum(seconds for _, seconds in typical) / max(1, sum(count for count, _ in typical))
+        return self.seconds + each * (self.images - self.computed) + (until - self.ended)
 
 
 class SampledFeed(ImageFeed):
@@ -76,12 +87,13 @@ class SampledFeed(ImageFeed):
     def _timed(self, kind: str, count: int, batches: Iterator[Any]) -> Iterator[Any]:
         current = Pass(kind, count, time.perf_counter())
         self.passes.append(current)
+        begun = current.begun
         for batch in batches:
             yield batch
             if not self.skipping:
-                current.computed += len(batch[1])
-                current.seconds = time.perf_counter() - current.begun
-                self.skipping = current.seconds > self.limit
+                now = time.perf_counter()
+                current.batches.append((len(batch[1]), now - begun))
+                begun, self.skipping = now, now - current.begun > self.limit
         self.skipping = False
         current.ended = time.perf_counter()
 
