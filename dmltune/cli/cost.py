@@ -102,10 +102,10 @@ def rows_of_all(cost: dict[str, Any], what: str, stops_early: bool, models: int)
         cached = f"{amount(once['size'])} of images or feature maps in the cache"
         rows.append(("once", f"{cached}, {formatting.clock(once['seconds'])}"))
     disk = f"{amount(cost['disk_while_running'])} while they run"
-    kept = f"{plural(models, 'model')} of {amount(cost['model_size'])} stay"
+    stored = f"{plural(models, 'model')} of {amount(cost['model_size'])} stay"
     busy, cores = cost["load"], cost["cores"]
     note = f"this machine is busy ({busy:.0f} processes on {cores} cores): alone it would be faster"
-    return [*rows, ("disk", f"{disk}; {kept}"), *([("note", note)] if busy > BUSY * cores else [])]
+    return [*rows, ("disk", f"{disk}; {stored}"), *([("note", note)] if busy > BUSY * cores else [])]
 
 
 def plural(count: int, what: str) -> str:
