@@ -16,6 +16,7 @@ SUMMARY = "measure a search's winner, or one run; test classes only with --split
 EXAMPLES = """\
   dmltune evaluate demo                         on the validation classes
   dmltune evaluate demo --split test            on classes that no search has used
+  dmltune evaluate demo --split test --compare  winner, baseline and untrained network side by side
   dmltune evaluate birds --split test --data-root ~/data -f json
   dmltune evaluate birds data.missing=skip      without listed images that cannot be read
   dmltune evaluate demo --clustering            NMI and F1 of k-means too
@@ -43,6 +44,7 @@ def add_arguments(parser: Parser) -> None:
         choices=("validation", "test"),
         help="which classes (default: validation; test for a space in which nothing learns)",
     )
+    parser.add_flag("--compare", "also the search's baseline and the untrained network, side by side")
     parser.add_flag("--clustering", "also NMI and F1 of k-means with as many clusters as there are classes")
     parser.add_path(
         "--pairs",
@@ -57,20 +59,24 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli.progress import bar
-    from dmltune.evaluation import evaluate
+    from dmltune.errors import UserError
+    from dmltune.evaluation import compare, evaluate
     from dmltune.store import Store
 
+    if args.compare and args.pairs is not None:
+        raise UserError("--compare measures no pairs; leave out --pairs, or --compare.")
     with bar("images") as advance:
-        result = evaluate(
-            args.name,
-            args.overrides,
-            split=args.split,
-            store=Store.at(args.store),
-            data_root=args.data_root,
-            clustering=args.clustering,
-            pairs=args.pairs,
-            progress=lambda done, total: advance(f"evaluate {args.name}", done, total),
-        )
+        options = {
+            "split": args.split,
+            "store": Store.at(args.store),
+            "data_root": args.data_root,
+            "clustering": args.clustering,
+            "progress": lambda done, total: advance(f"evaluate {args.name}", done, total),
+        }
+        if args.compare:
+            result = compare(args.name, args.overrides, **options)
+        else:
+            result = evaluate(args.name, args.overrides, pairs=args.pairs, **options)
     out.document(result)
     out.show(*tables(result))
     return 0
@@ -83,14 +89,18 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
     from dmltune.report import formatting
 
     raw = result.get("raw_pixels", {})
-    more = ("raw pixels", "difference") if raw else ()
-    grid = new_table(f"{result['split']} classes, %", result["name"], *more)
+    others = {name: result[name] for name in ("baseline", "untrained") if name in result}
+    others |= {"raw pixels": raw} if raw else {}
+    difference = "to baseline" if "baseline" in others else "difference"
+    grid = new_table(
+        f"{result['split']} classes, %", result["name"], *others, *([difference] if others else [])
+    )
     for metric, share in result.items():
         if isinstance(share, float) and metric != "queries_without_match":
-            cells = [formatting.percent(share)]
-            if metric in raw:
-                difference = formatting.percent(share - raw[metric], signed=True)
-                cells += [formatting.percent(raw[metric]), difference]
+            cells = [formatting.percent(share), *(formatting.percent(o.get(metric)) for o in others.values())]
+            first = next(iter(others.values()), {}).get(metric)  # the baseline, without one raw pixels
+            if others:
+                cells.append("" if first is None else formatting.percent(share - first, signed=True))
             grid.add_row(formatting.metric_name(metric), *cells)
     shape = new_table("shape of the embedding", result["name"])
     for figure, value in result.get("geometry", {}).items():

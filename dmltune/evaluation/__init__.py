@@ -1,5 +1,6 @@
 """`dmltune.evaluate`: how well one embedder retrieves, clusters and verifies."""
 
 from dmltune.evaluation.api import evaluate
+from dmltune.evaluation.comparison import compare
 
-__all__ = ["evaluate"]
+__all__ = ["compare", "evaluate"]

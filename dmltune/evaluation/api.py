@@ -72,6 +72,20 @@ def evaluate(
     model = find_model(run, tracker, overrides)
     pair_list = None if pairs is None else PairList.read(pairs)  # its mistakes show before anything is opened
     chosen = split or ("test" if model.untrained else "validation")
+    return measured(model, chosen, tracker, locations, kind, clustering, pair_list, progress)
+
+
+def measured(
+    model: EvaluatedModel,
+    chosen: str,
+    tracker: Tracker,
+    locations: Locations,
+    kind: Kind = "evaluate",
+    clustering: bool = False,
+    pair_list: PairList | None = None,
+    progress: Progress = lambda done, total: None,
+) -> dict[str, Any]:
+    """Return what `evaluate` does for a model that is at hand, on the `chosen` split."""
     with torch_threads(threads_of(usable_cores())):
         if chosen == "test":
             images, indices = _test_images(model, locations, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import ipaddress
 import json
 import math
@@ -20,7 +21,10 @@ import pytest
 from support.driving import QUICK, Driver, Place
 
 from dmltune import tags
+from dmltune.cli.evaluate import tables
+from dmltune.cli.output import Output
 from dmltune.errors import UserError
+from dmltune.evaluation import compare
 from dmltune.experiment import load_experiment
 from dmltune.runs import TrackedRun
 from dmltune.search.api import _log_result, _result, search
@@ -104,6 +108,24 @@ def test_trial_0_is_the_reference_and_the_baseline_runs_too(finished: Finished) 
     best = max(row["best"] for row in rows if row["role"] != "baseline")
     assert finished.result["winner"]["best"] == best
     assert 0 < finished.result["untrained_score"] < 1
+
+
+def test_winner_baseline_and_untrained_network_are_measured_side_by_side(finished: Finished) -> None:
+    document = compare("whole", split="validation", store=Store.at(finished.place.store))
+    scores = [document["map_at_r"], *(document[name]["map_at_r"] for name in ("baseline", "untrained"))]
+    rows = finished.result
+    expected = [rows["winner"]["best"], rows["baseline"]["best"], rows["untrained_score"]]
+    assert scores == pytest.approx(expected, abs=2e-3)
+    assert document["baseline"]["trial"] == str(rows["baseline"]["number"]).zfill(4)
+    stream = io.StringIO()
+    Output("table", stream).show(*tables(document))
+    shown = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
+    assert "validation classes, % whole baseline untrained raw pixels to baseline" in shown
+    first, *others = (f"{100 * score:.1f}" for score in scores)
+    lead = f"{100 * (scores[0] - scores[1]):+.1f}"
+    assert any(
+        line.startswith(f"MAP@R {first} {' '.join(others)} ") and line.endswith(lead) for line in shown
+    )
 
 
 def test_nothing_listens_beyond_loopback(finished: Finished) -> None:

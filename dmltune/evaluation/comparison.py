@@ -1,0 +1,69 @@
+"""A search's winner, its baseline and the untrained network on the same classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from dmltune import tags
+from dmltune.errors import UserError, readable
+from dmltune.evaluation.api import Progress, evaluate, measured
+from dmltune.models import EvaluatedModel, find_model
+from dmltune.resources import Locations
+from dmltune.store import Store
+from dmltune.tracking import Run, Tracker
+from dmltune.train.build import build_run
+
+
+def compare(
+    search: str,
+    overrides: Sequence[str] = (),
+    *,
+    split: Literal["validation", "test"] | None = None,
+    store: Store | None = None,
+    data_root: Path | None = None,
+    clustering: bool = False,
+    progress: Progress = lambda done, total: None,
+) -> dict[str, Any]:
+    """Return `evaluate` of the winner, with those of the others under "baseline" and "untrained"."""
+    locations = Locations(store or Store.at(), data_root)
+    tracker = Tracker(locations.store)
+    baseline = baseline_run(search, tracker).info.run_id
+    options: dict[str, Any] = {"split": split, "store": locations.store, "data_root": data_root}
+    options |= {"clustering": clustering, "progress": progress}
+    winner = evaluate(search, overrides, **options)
+    model = find_model(search, tracker, overrides)
+    others = {
+        "baseline": evaluate(baseline, overrides, **options),
+        "untrained": measured(
+            untrained(model, locations), winner["split"], tracker, locations, "evaluate", clustering
+        ),
+    }
+    return winner | others
+
+
+def baseline_run(search: str, tracker: Tracker) -> Run:
+    """Return the run of the search's baseline; a UserError where there is none."""
+    parent = tracker.find(search)
+    if parent is None:
+        raise tracker.unknown("search", search)
+    for run in tracker.children(parent):
+        if run.data.tags.get(tags.ROLE) == "baseline" and run.data.tags.get(tags.MODEL) == tags.STORED:
+            return run
+    raise UserError(f"{readable(search)} has no baseline with a model to compare with; leave out --compare.")
+
+
+def untrained(model: EvaluatedModel, locations: Locations) -> EvaluatedModel:
+    """Return the network of the model before its first step. GSP is then average pooling."""
+    run = build_run(model.experiment.fixed(), locations.absolute_root, torch.device("cpu"))
+    close = getattr(run.feed, "close", None)
+    if close is not None:
+        close()
+    run.objective.embedder.from_maps = False  # images are measured
+    return replace(
+        model, embedder=run.objective.embedder, step=0, trained_on="", trial="untrained", run_id=""
+    )
