@@ -89,7 +89,9 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
     from dmltune.report import formatting
 
     raw = result.get("raw_pixels", {})
-    others = {name: result[name] for name in ("baseline", "untrained") if name in result}
+    others: dict[str, Mapping[str, Any]] = {
+        name: result[name] for name in ("baseline", "untrained") if name in result
+    }
     others |= {"raw pixels": raw} if raw else {}
     difference = "to baseline" if "baseline" in others else "difference"
     grid = new_table(
@@ -98,9 +100,9 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
     for metric, share in result.items():
         if isinstance(share, float) and metric != "queries_without_match":
             cells = [formatting.percent(share), *(formatting.percent(o.get(metric)) for o in others.values())]
-            first = next(iter(others.values()), {}).get(metric)  # the baseline, without one raw pixels
-            if others:
-                cells.append("" if first is None else formatting.percent(share - first, signed=True))
+            for other in list(others.values())[:1]:  # the baseline, without one raw pixels
+                lead = share - other[metric] if metric in other else None
+                cells.append(formatting.percent(lead, signed=True))
             grid.add_row(formatting.metric_name(metric), *cells)
     shape = new_table("shape of the embedding", result["name"])
     for figure, value in result.get("geometry", {}).items():

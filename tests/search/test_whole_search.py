@@ -123,9 +123,9 @@ def test_winner_baseline_and_untrained_network_are_measured_side_by_side(finishe
     assert "validation classes, % whole baseline untrained raw pixels to baseline" in shown
     first, *others = (f"{100 * score:.1f}" for score in scores)
     lead = f"{100 * (scores[0] - scores[1]):+.1f}"
-    assert any(
-        line.startswith(f"MAP@R {first} {' '.join(others)} ") and line.endswith(lead) for line in shown
-    )
+    row = next(line for line in shown if line.startswith("MAP@R"))
+    assert row.split()[1:4] == [first, *others]
+    assert row.split()[-1] == lead
 
 
 def test_nothing_listens_beyond_loopback(finished: Finished) -> None:
