@@ -77,7 +77,7 @@ def overview() -> str:
         "",
         "examples:",
         "  dmltune spaces                                    list what can be searched",
-        "  dmltune search glyphs-ccp --trials 12 --name demo",
+        "  dmltune search collage-ccp-gsp --name demo",
         "  dmltune check demo                                measure the winner on unseen classes",
         "  dmltune ui                                        show every run in the browser",
         "",

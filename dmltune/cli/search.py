@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "search the hyperparameters of a space; an existing name is continued"
 EXAMPLES = """\
-  dmltune search glyphs-ccp --trials 12 --name demo
+  dmltune search collage-ccp-gsp --name demo
   dmltune search cub-lite-ccp --data-root ~/data --time 2h
   dmltune search cub-ccp loss.neg_margin=0.5 sampler=gp --trials 40 --workers 2
   dmltune search my_space.yaml --dry-run
