@@ -85,3 +85,21 @@ def test_the_last_table_stays_on_the_screen(state: SearchState) -> None:
     stream = console.file
     assert isinstance(stream, io.StringIO)
     assert "42.6" in stream.getvalue()
+
+
+def test_the_projection_of_every_trial_has_a_narrow_column(state: SearchState) -> None:
+    assert not any("proj" in line for line in drawn(state))
+    for number, record in state.rows.items():
+        if record.role != "baseline":
+            record.metrics["projection"] = float(number + 2)
+    lines = drawn(state)
+    heading = next(line for line in lines if "proj" in line)
+    end = heading.index("proj") + len("proj")
+    rows = {int(line[:3]): line for line in lines if line[:3].strip().isdigit()}
+    assert [rows[number][:end].split()[-1] for number in (0, 2, 3)] == ["2", "4", "5"]
+    assert all(cell_len(line) <= 80 for line in lines)
+
+
+def test_a_repetition_shows_its_seed(state: SearchState) -> None:
+    state.put(TrialRecord(6, "repeat", {}, "running", 100, 600, 0.2, 0.2, seed=7))
+    assert any("repeat" in line and "seed=7" in line for line in drawn(state))
