@@ -55,6 +55,7 @@ class Layers:
         self._drop(trees.flatten(sections).__contains__)  # a key with a value no longer varies
         search = over.get("search")
         if isinstance(search, Mapping):
+            self._narrow(search)
             self._drop({key for key, specification in search.items() if specification is None}.__contains__)
 
         def note(path: Path, whole: bool) -> None:
@@ -84,6 +85,18 @@ class Layers:
                 self.tree[flat] = {key: value for key, value in self.tree[flat].items() if not dropped(key)}
         if isinstance(balanced := self.tree.get("balanced"), str) and dropped(balanced):
             del self.tree["balanced"]
+
+    def _narrow(self, search: Mapping[str, Any]) -> None:
+        """Drop the conditions, and ranges without one left, for choices that the layer takes away."""
+        if not isinstance(self.tree.get("search"), dict):
+            return
+        for key, specification in search.items():
+            known: dict[str, Any] = self.tree["search"]
+            left = trees.choices(specification)
+            removed = [choice for choice in trees.choices(known.get(key)) if left and choice not in left]
+            for name in known.keys() - search.keys() if removed else ():
+                known[name] = trees.without_choices(known[name], key, removed)
+            self.tree["search"] = {name: each for name, each in known.items() if each is not None}
 
     def _forget(self, section: str) -> None:
         """Drop the keys of `search`, the reference point and the rules of a component that is replaced."""

@@ -131,3 +131,23 @@ def _shared(path: Path, before: Any) -> dict[str, Any]:
     if _section(path) != "optimizer" or not isinstance(before, Mapping):
         return {}
     return {key: value for key, value in before.items() if key not in ("name", "betas", "momentum")}
+
+
+def choices(specification: Any) -> list[Any]:
+    """Return the choices of a key of `search`; nothing for a range, or for what is not valid."""
+    found = specification.get("choice") if isinstance(specification, Mapping) else None
+    return list(found) if isinstance(found, (list, tuple)) else []
+
+
+def without_choices(specification: Any, key: str, removed: list[Any]) -> Any:
+    """Return a specification that does not apply when `key` is one of `removed`; None when it never does."""
+    if isinstance(specification, list):
+        ranges = [without_choices(each, key, removed) for each in specification]
+        left = [each for each in ranges if each is not None]
+        return left if len(left) > 1 else left[0] if left else None
+    when = specification.get("when") if isinstance(specification, Mapping) else None
+    if not isinstance(when, Mapping) or key not in when:
+        return specification
+    allowed = when[key] if isinstance(when[key], list) else [when[key]]
+    left = [value for value in allowed if value not in removed]
+    return {**specification, "when": {**when, key: left}} if left else None

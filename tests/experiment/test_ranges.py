@@ -133,3 +133,21 @@ def test_every_loss_of_cub_losses_starts_with_its_setting_and_has_something_to_v
     assert space.own_point("margin")["loss.alpha"] == 0.2
     assert space.own_point("proxy_anchor")["loss.alpha"] == 32.0
     assert space.own_point("triplet")["loss.margin"] == 0.0961
+
+
+def test_fewer_choices_take_their_ranges_along() -> None:
+    losses = "search.loss.name.choice=[margin, multi_similarity, triplet]"
+    few = load_experiment("cub-losses", [losses, "reference_point.loss.name=triplet"])
+    assert set(few.space.names) == {"loss.name", "loss.margin", "loss.alpha", "loss.beta", "loss.base"}
+    assert few.search["loss.margin"] == {
+        "float": [0.02, 0.4], "log": True, "when": {"loss.name": "triplet"}
+    }  # fmt: skip
+    assert len(few.search["loss.alpha"]) == 2
+    with pytest.raises(UserError, match=r"loss\.name must be one of its choices; got 'contrastive'"):
+        load_experiment("cub-losses", [losses])
+
+
+def test_a_condition_that_no_layer_took_away_is_still_a_mistake(message: Callable[..., str]) -> None:
+    margin = "loss.margin: {int: [0, 1], when: {loss.name: liftd}}"
+    line = message(f"extends: cub\nsearch: {{loss.name: {{choice: [triplet, lifted]}}, {margin}}}\n")
+    assert "one of its choices; got 'liftd'; did you mean 'lifted'?" in line

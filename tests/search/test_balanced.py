@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from support.stores import new_store
 
 from dmltune.core import components
 from dmltune.experiment import SearchSpace, load_experiment
+from dmltune.runs import TrackedRun
 from dmltune.search import samplers
+from dmltune.search.records import TrialRecords
 from dmltune.search.sampling import Proposal, Proposer, as_template, values_of
+from dmltune.search.state import SearchState, TrialRole
+from dmltune.tracking import Tracker
 
 LOSSES = ("contrastive", "margin", "proxy_anchor", "triplet")
 OVERRIDES = [
@@ -86,3 +92,38 @@ def test_a_choice_whose_points_are_all_tried_leaves_its_trials_to_the_others() -
     ).space
     points = [values_of(trial) for trial in proposals("random", two, 3)]
     assert [point["loss.name"] for point in points] == ["contrastive", "triplet", "triplet"]
+
+
+def test_the_run_of_a_trial_shows_the_batch_and_the_optimizer_of_its_loss(tmp_path: Path) -> None:
+    experiment = load_experiment("cub", [*OVERRIDES, "baseline={loss: proxy_nca}"])
+    store = new_store(tmp_path)
+    tracker = Tracker(store)
+    parent = TrackedRun.open(
+        tracker, tracker.experiment("some-space"), "s", role="search", metric="map_at_r", params={}, about={}
+    )
+    state = SearchState("s", "some-space", "map_at_r", "max", trials_planned=9)
+    records = TrialRecords(store, state, experiment, parent, {}, None)
+
+    def logged(role: TrialRole, values: dict[str, Any]) -> dict[str, str]:
+        number = records.open(role, Proposal(values), 10).number
+        return dict(tracker.client.get_run(records.state.rows[number].run_id).data.params)
+
+    anchor = {"loss.name": "proxy_anchor", "loss.alpha": 32.0, "optimizer.lr": 1e-5}
+    brought = ("batch.samples_per_class", "optimizer.proxy_factor", "optimizer.warmup_new_layers")
+    assert [logged("search", anchor)[key] for key in ("loss.alpha", *brought)] == [
+        "32.0",
+        "1",
+        "100.0",
+        "122",
+    ]
+    pair = logged("search", {"loss.name": "triplet", "optimizer.lr": 1e-5})
+    assert [pair[key] for key in brought] == ["4", "1.0", "0"]
+    assert [logged("baseline", {})[key] for key in ("loss.name", *brought)] == [
+        "proxy_nca",
+        "1",
+        "100.0",
+        "122",
+    ]
+    resumed = TrialRecords(store, state, experiment, parent, {}, None)
+    assert resumed.state.rows[0].values == anchor
+    assert "loss.alpha when loss.name: proxy_anchor" in resumed.trials()[0].params
