@@ -43,7 +43,8 @@ def ensemble(
     """Return metric → its mean over the collections, with an interval and a standard deviation.
 
     `emb_FR[f][r]` are the points of the r-th model of fold f. Empty when a fold has no model. Memory: the
-    points of one collection at a time; `log` gets the time that is left when it is long.
+    points of one collection at a time; `log` gets the time that is left when it is long: a collection of
+    60,502 × 512 (Stanford Online Products) took 75 s of processor time, so 81 take 100 minutes on a core.
     """
     if not emb_FR or not all(emb_FR):
         return {}
