@@ -91,9 +91,9 @@ def verify(name: str, root: Path | None = None, workers: int | None = None, **op
     Images that are not files (glyphs, records of CIFAR) are read as training reads them.
     """
     listed = {part: catalog.files(name, part, root, **options) for part in get_args(Part)}
+    faults = _add_smaller_lists(name, root, listed) if not options else []
     files = list(dict.fromkeys(file for _, files in listed.values() for file in files))
     states: dict[Path, FileState] = {}
-    faults: list[Fault] = []
     jobs: list[Callable[[], int]] = [
         partial(_read_files, files[start : start + CHUNK], states) for start in range(0, len(files), CHUNK)
     ]
@@ -126,6 +126,30 @@ def verify(name: str, root: Path | None = None, workers: int | None = None, **op
     halves = tuple(_half(images) for images, _ in listed.values())
     folder = Path(os.path.commonpath([file.absolute().parent for file in files])) if files else None
     yield Step(total, total, VerificationReport(name, folder, halves, tuple(faults)))
+
+
+def _add_smaller_lists(
+    name: str, root: Path | None, listed: dict[Part, tuple[ImageSet, list[Path]]]
+) -> list[Fault]:
+    """Add the files of the smaller test lists to those of the test half; return a fault for a list that is
+    missing or has other images than the whole one.
+    """
+    faults: list[Fault] = []
+    images, files = listed["test"]
+    for test_list in catalog.smaller_lists(name):
+        try:
+            more = catalog.files(name, "test", root, test_list=test_list)[1]
+        except UserError as error:
+            faults.append(Fault("test", "missing", None, f"the {test_list} test list: {error}"))
+            continue
+        if test_list not in images.smaller_lists:
+            text = (
+                f"the {test_list} test list has images that the large one has not: it is measured on its own"
+            )
+            faults.append(Fault("test", "count", None, f"{text}, with data.test_list={test_list}"))
+        files = list(dict.fromkeys([*files, *more]))
+    listed["test"] = images, files
+    return faults
 
 
 def state_of(file: Path) -> FileState:

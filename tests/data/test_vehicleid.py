@@ -7,6 +7,8 @@ import pytest
 from data import tiny_layouts
 
 from dmltune.data import catalog
+from dmltune.data.catalog import vehicleid
+from dmltune.data.verify import verify
 from dmltune.errors import UserError
 
 
@@ -80,3 +82,26 @@ def test_another_model_is_another_fingerprint(tmp_path: Path) -> None:
     after = catalog.load("vehicleid", "train", tmp_path)
     assert after.category_names == ("model 10",)
     assert after.fingerprint != before.fingerprint
+
+
+def test_verify_looks_at_every_test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vehicleid, "PUBLISHED", {})
+    folder = tiny_layouts.write("vehicleid", tmp_path, 3, 2)
+
+    def faults() -> list[str]:
+        *_, last = verify("vehicleid", tmp_path)
+        assert last.report is not None
+        return [
+            f"{fault.kind}: {fault.text} {fault.file.name if fault.file else ''}"
+            for fault in last.report.faults
+        ]
+
+    assert faults() == []
+    lists = folder / "train_test_split"
+    (lists / "test_list_800.txt").write_text("0000999 77\n")
+    (lists / "test_list_1600.txt").unlink()
+    texts = faults()
+    assert "missing: listed, but missing 0000999.jpg" in texts
+    assert sum("the small test list has images that the large one has not" in text for text in texts) == 1
+    assert sum(text.startswith("missing: the medium test list: ") for text in texts) == 1
+    assert len(texts) == 3

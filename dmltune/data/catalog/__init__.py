@@ -94,6 +94,12 @@ def recall_ks(name: str) -> tuple[int, ...]:
     return cast(tuple[int, ...], getattr(module, "RECALL_KS", RECALL_KS))
 
 
+def smaller_lists(name: str) -> tuple[str, ...]:
+    """Return the names of the test lists besides the one that is the test half by default."""
+    module = importlib.import_module(f"{__name__}.{name}")
+    return cast(tuple[str, ...], getattr(module, "SMALLER_LISTS", ()))
+
+
 def counts(images: ImageSet) -> list[tuple[int, int, str]]:
     """Return the counts of a part, those published, and of what, where they are known."""
     full = published(images.name).get(images.part, (None, None))

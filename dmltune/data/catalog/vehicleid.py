@@ -19,6 +19,7 @@ from dmltune.errors import UserError, nearest
 TRAIN = "train_test_split/train_list.txt"
 MODELS = "attribute/model_attr.txt"
 VEHICLES = {"small": 800, "medium": 1600, "large": 2400}  # in the test lists of the papers
+SMALLER_LISTS = ("small", "medium")
 GALLERY_SEED = 0  # of the gallery that is drawn; another one is another test half
 SOURCE = Source("vehicleid", ("VehicleID_V1.0", "VehicleID"), ((TRAIN, MODELS),))
 # The readme of the release has the numbers of vehicles only; its images are not exactly the paper's.
@@ -94,9 +95,9 @@ def _queries(names: list[str], vehicles: Ints, labels_N: Ints) -> NDArray[np.boo
 def _smaller_lists(folder: Path, test_list: str, names: list[str]) -> dict[str, NDArray[np.bool_]]:
     """Return which images are in each smaller list that exists and is a part of this one."""
     lists = {}
-    for smaller, vehicles in VEHICLES.items():
+    for smaller in SMALLER_LISTS:
         file = list_file(folder, smaller)
-        if vehicles < VEHICLES[test_list] and file.is_file():
+        if VEHICLES[smaller] < VEHICLES[test_list] and file.is_file():
             own = {name for name, _ in SOURCE.table(file, columns=2)}
             if own <= set(names):
                 lists[smaller] = np.array([name in own for name in names])
