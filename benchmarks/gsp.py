@@ -17,62 +17,22 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
-import time
-from collections.abc import Callable, Sequence
 
 import torch
 from targets import Targets
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
 from dmltune.core.geometry import lip, pairwise_distance
 from dmltune.core.poolings.gsp import generalized_sum_pool, transport
+from dmltune.reproduce.figures.fig5_9 import (
+    Forward,
+    bytes_between,
+    seconds_of,
+    unrolled_pool,
+    unrolled_transport,
+)
 
 BATCH, DIM, EPSILON, PASSES, CALLS = 32, 128, 5.0, 100, 5
-Forward = Callable[[], Sequence[Tensor]]
-
-
-def printed(cost_BMN: Tensor, mu: float) -> tuple[Tensor, Tensor]:
-    count = cost_BMN.shape[-1]
-    kernel_BMN = (-EPSILON * cost_BMN).exp()
-    near_BN = kernel_BMN.sum(1)
-    t_B1 = near_BN.new_ones(len(near_BN), 1)
-    for _ in range(PASSES):
-        residual_BN = 1 / count / (1 + t_B1 * near_BN)
-        t_B1 = mu / (near_BN * residual_BN).sum(-1, keepdim=True)
-    return (t_B1 * residual_BN).unsqueeze(1) * kernel_BMN, residual_BN
-
-
-def printed_pool(features_BND: Tensor, prototypes_MD: Tensor, mu: float) -> tuple[Tensor, Tensor]:
-    count = features_BND.shape[1]
-    distance_LM = pairwise_distance(lip(features_BND).flatten(0, 1), lip(prototypes_MD))
-    plan_BMN, residual_BN = printed(distance_LM.unflatten(0, (-1, count)).mT, mu)
-    weights_BN = (1 / count - residual_BN) / mu
-    return (weights_BN.unsqueeze(1) @ features_BND).squeeze(1), plan_BMN.sum(-1) / mu
-
-
-def seconds_of(forward: Forward, inputs: tuple[Tensor, ...]) -> float:
-    """Processor seconds of one forward and backward."""
-    start = time.process_time()
-    for _ in range(CALLS):
-        outputs = forward()
-        torch.autograd.grad(outputs, inputs, [torch.ones_like(o) for o in outputs], allow_unused=True)
-    return (time.process_time() - start) / CALLS
-
-
-def kept_bytes(forward: Forward, inputs: tuple[Tensor, ...]) -> int:
-    """What autograd keeps for the backward beyond the inputs, every storage once."""
-    storages: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with saved_tensors_hooks(keep, lambda tensor: tensor):
-        outputs = forward()  # alive to the end: no storage is used again
-    assert all(output.isfinite().all() for output in outputs)
-    known = {tensor.untyped_storage().data_ptr() for tensor in inputs}
-    return sum(size for pointer, size in storages.items() if pointer not in known)
 
 
 def ratios(above: list[float], below: list[float]) -> tuple[float, str]:
@@ -87,15 +47,15 @@ def compare(
 ) -> tuple[float, float]:
     """(time of autodiff / ours, numbers that ours keeps); prints a line."""
     for forward in sides.values():
-        seconds_of(forward, inputs)
+        seconds_of(forward, inputs, CALLS)
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):
         for side, forward in sides.items():
-            seconds[side].append(seconds_of(forward, inputs))
+            seconds[side].append(seconds_of(forward, inputs, CALLS))
     faster, text = ratios(seconds["autodiff"], seconds["ours"])
     if "average" in sides:
         text += f", ours / average {ratios(seconds['ours'], seconds['average'])[1]}"
-    mine, theirs = (kept_bytes(sides[side], inputs) for side in ("ours", "autodiff"))
+    mine, theirs = (bytes_between(sides[side], inputs) for side in ("ours", "autodiff"))
     print(
         f"{name}: ours {1e3 * statistics.median(seconds['ours']):.2f} ms, autodiff / ours {text}; "
         f"keeps {mine / 2**20:.2f} MiB, autodiff / ours {theirs / mine:.1f}",
@@ -121,14 +81,14 @@ def main() -> None:
         cost_BMN = distance_LM.detach().unflatten(0, (-1, count)).mT.requires_grad_()
         sides: dict[str, Forward] = {
             "ours": lambda c=cost_BMN, m=mu: transport(c, m, EPSILON),
-            "autodiff": lambda c=cost_BMN, m=mu: printed(c, m),
+            "autodiff": lambda c=cost_BMN, m=mu: unrolled_transport(c, m, EPSILON, PASSES),
         }
         faster, kept = compare(f"transport, {name}", (cost_BMN,), sides, chosen.rounds)
         transports.append((faster, kept / cost_BMN.numel()))
         points = (features_BND, prototypes_MD)
         sides = {
             "ours": lambda p=points, m=mu: generalized_sum_pool(*p, m, EPSILON)[:2],
-            "autodiff": lambda p=points, m=mu: printed_pool(*p, m),
+            "autodiff": lambda p=points, m=mu: unrolled_pool(*p, m, EPSILON, PASSES),
             "average": lambda p=points: (p[0].mean(1),),
         }
         compare(f"pooling, {name}", points, sides, chosen.rounds)
