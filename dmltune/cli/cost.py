@@ -99,7 +99,7 @@ def rows_of_all(cost: dict[str, Any], what: str, stops_early: bool, models: int)
     rows = [(what, f"at most {formatting.clock(cost['seconds_at_most'])}, {width}{early}")]
     once = cost["once"]
     if once["size"]:
-        cached = f"{amount(once['size'])} of images or feature maps in the cache"
+        cached = f"{amount(once['size'])} of images, maps or first weights in the cache"
         rows.append(("once", f"{cached}, {formatting.clock(once['seconds'])}"))
     disk = f"{amount(cost['disk_while_running'])} while they run"
     stored = f"{plural(models, 'model')} of {amount(cost['model_size'])} stay"

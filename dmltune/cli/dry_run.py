@@ -61,8 +61,7 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
     experiment = chosen.experiment
     trials = planned_trials(experiment, args.trials, args.time)
     locations = Locations(Store.at(args.store), args.data_root)
-    # without the packed images: they are made when the search begins
-    fingerprint = validate_experiment(experiment, locations, args.workers, cache="none")
+    fingerprint = validate_experiment(experiment, locations, args.workers, planning=True)
     require_same(locations.store, chosen.name, experiment, fingerprint)
     images = training_images(experiment, locations.absolute_root)
     baseline = experiment.baseline_experiment()

@@ -49,8 +49,7 @@ def runnable(args: argparse.Namespace, wanted: Experiment) -> str | None:
     for data in dict.fromkeys((wanted.data.name, ALWAYS_HERE)):
         for name in nearest_spaces(data, set(wanted.search))[:MOST_TRIED]:
             try:
-                # without the packed images: they are made when the command runs
-                validate_experiment(load_experiment(name), locations, args.workers or 1, cache="none")
+                validate_experiment(load_experiment(name), locations, args.workers or 1, planning=True)
             except UserError:
                 continue
             return name

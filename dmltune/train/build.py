@@ -22,7 +22,7 @@ from dmltune.data.splits import CONVENTIONAL, WITHIN, Monitored, Split, monitore
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations
-from dmltune.train.pretraining import with_weights
+from dmltune.train.pretraining import with_weights, without_training
 from dmltune.weights.fetching import obtain
 
 Images = TypeVar("Images", bound=ImageSet)
@@ -236,10 +236,11 @@ def options_of(experiment: Experiment) -> Options:
 
 
 def validate_experiment(
-    experiment: Experiment, locations: Locations, workers: int = 1, cache: str | None = None
+    experiment: Experiment, locations: Locations, workers: int = 1, planning: bool = False
 ) -> str:
     """Build what Ray's workers would build, so that mistakes show before Ray starts: data, split, batch,
-    weights. What is missing on this machine is one error with a line each. `cache` is that of `build_feed`.
+    weights. What is missing on this machine is one error with a line each. `planning` makes nothing that a
+    start makes once: packed images, weights from a training.
 
     Return the fingerprint of the training images.
     """
@@ -249,9 +250,9 @@ def validate_experiment(
     root = locations.absolute_root
     for run in (experiment.reference_experiment(), experiment.baseline_experiment()):
         if run is not None:
-            feed = build_feed(run, root, world=workers, cache=cache)
+            feed = build_feed(run, root, world=workers, cache="none" if planning else None)
             try:
-                build_objective(with_weights(run, root), feed, root)
+                build_objective(without_training(run) if planning else with_weights(run, root), feed, root)
             finally:
                 feed.close()
     return training_images(experiment, root).fingerprint

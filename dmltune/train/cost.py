@@ -32,6 +32,7 @@ from dmltune.train.build import (
     training_images,
     validation_split,
 )
+from dmltune.train.pretraining import PREFIX, is_trained, source_of, without_training
 from dmltune.train.sampled import SampledFeed, SampledMapFeed, SampledMaps, sampled, skip_with
 
 SECONDS = 12.0  # that a measurement may take, roughly
@@ -73,6 +74,7 @@ class Cost:
     extrapolated: tuple[str, ...] = ()
     packed: Once | None = None
     maps: Once | None = None
+    pretraining: Once | None = None
 
     @property
     def parts(self) -> dict[str, float]:
@@ -93,7 +95,7 @@ class Cost:
     @property
     def once(self) -> Once:
         """Return what has to be made before the first training."""
-        made = [part for part in (self.packed, self.maps) if part]
+        made = [part for part in (self.packed, self.maps, self.pretraining) if part]
         return Once(sum(part.size for part in made), sum(part.seconds for part in made))
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,9 +110,15 @@ def measure(
     with torch_threads(threads), torch.random.fork_rng():
         run, feed, maps = _throw_away(experiment, data_root, device, seconds / 6)
         try:
-            return _measured(run, feed, experiment, data_root, maps, seconds / 3)
+            cost = _measured(run, feed, experiment, data_root, maps, seconds / 3)
         finally:
             feed.close()
+    if experiment.backbone.weights.startswith(PREFIX):
+        source = source_of(experiment)
+        if not is_trained(source, data_root):
+            first = measure(source, data_root, threads, seconds)
+            cost = replace(cost, pretraining=Once(first.model_size, first.seconds))
+    return cost
 
 
 def _throw_away(
@@ -121,6 +129,7 @@ def _throw_away(
     split = validation_split(experiment, whole)
     train = sampled(whole, chosen.size, split.train_N)  # under protocol conventional no test image is read
     settings, maps = feed_settings(experiment, 0, 1), None
+    experiment = without_training(experiment)
     if not chosen.views:  # random weights are as fast; maps belong to the real ones
         experiment = experiment.with_values({"backbone.weights": "none"})
     feed = SampledFeed(train, split, **settings, cache="none")
@@ -136,7 +145,8 @@ def _throw_away(
     for name in ("forward", "map"):
         setattr(embedder, name, skip_with(feed, getattr(embedder, name)))
     optimizer = build_optimizer(experiment, objective)
-    schedule = replace(schedule_of(experiment), max_steps=_NEVER, validate_every=_NEVER, patience=None)
+    schedule = replace(schedule_of(experiment), max_steps=_NEVER, validate_every=_NEVER)
+    schedule = replace(schedule, patience=None, monitor_every=None)
     return Run(objective, optimizer, feed, schedule, options_of(experiment)), feed, maps
 
 
@@ -195,7 +205,7 @@ def _measured(
     return Cost(
         step=(stamps[-1] - stamps[1]) / (len(stamps) - 2),
         validation=seconds_of_validation,
-        monitoring=seconds_of_validation * counts.monitored / max(1, validation.images),
+        monitoring=seconds_of_validation * len(feed.monitored_N) / max(1, validation.images),
         pool=again[1] if again else 0.0,
         start=sum(seconds for _, seconds in pools),
         saving=saving,
@@ -216,26 +226,28 @@ def _measured(
 
 
 class Counts(NamedTuple):
-    """How often each part of a training comes at most; `monitored` images in between validations."""
+    """How often each part of a training comes at most."""
 
     validations: int
     monitorings: int
     pools: int
-    monitored: int
 
 
 def counts_of(experiment: Experiment) -> Counts:
     """Return the counts of a training to its last step.
 
-    A projection of CCP needs one measurement that improves and `patience` that do not.
+    A projection of CCP ends after one measurement that improves and `patience` that do not, or after
+    `longest`.
     """
-    validations = -(-experiment.max_steps // experiment.validate_every)
-    monitor = getattr(experiment, "monitor", None)
-    every = monitor.every if monitor is not None and experiment.references.name == "ccp" else None
-    extra = experiment.max_steps // every if every else 0
-    patience = int(experiment.references.parameters.get("patience", 0))
-    pools = (validations + extra) // (patience + 1) if patience else 0
-    return Counts(validations, extra, pools, monitor.images if monitor is not None and every else 0)
+    steps = experiment.max_steps
+    validated = {*range(experiment.validate_every, steps + 1, experiment.validate_every), steps}
+    parameters, every = experiment.references.parameters, experiment.monitor.every
+    patience = parameters.get("patience") if experiment.references.name == "ccp" else None
+    if patience is None:
+        return Counts(len(validated), 0, 0)
+    monitored = set(range(every, steps + 1, every)) - validated if every else ()
+    shortest = min(patience + 1, parameters.get("longest") or patience + 1)
+    return Counts(len(validated), len(monitored), (len(validated) + len(monitored)) // shortest)
 
 
 def _saved(run: Run) -> tuple[float, int, int]:

@@ -19,7 +19,7 @@ import torch
 from dmltune.core import backbones, collectives
 from dmltune.core.fit import fit
 from dmltune.core.threads import torch_threads
-from dmltune.data.cache import cached
+from dmltune.data.cache import cache_folder, cached
 from dmltune.data.feed import ImageFeed
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
@@ -43,6 +43,15 @@ def with_weights(experiment: Experiment, data_root: str | None) -> Experiment:
     return experiment.model_copy(update={"backbone": chosen})
 
 
+def without_training(experiment: Experiment) -> Experiment:
+    """Return the experiment with random weights in place of `space:NAME`, which is validated."""
+    if not experiment.backbone.weights.startswith(PREFIX):
+        return experiment
+    source_of(experiment)
+    chosen = experiment.backbone.model_copy(update={"weights": "none"})
+    return experiment.model_copy(update={"backbone": chosen})
+
+
 def source_of(experiment: Experiment) -> Experiment:
     """Return the training that the weights come from, with the backbone of this experiment."""
     name = experiment.backbone.weights.removeprefix(PREFIX)
@@ -62,12 +71,22 @@ def source_of(experiment: Experiment) -> Experiment:
 
 def trained_backbone(source: Experiment, name: str, data_root: str | None) -> Path:
     """Return the weights file of this training, which runs here if no process has done it before."""
+    entry = _entry(source, data_root)
+    return cached(entry, lambda folder: _build(source, name, data_root, folder), _read)
+
+
+def is_trained(source: Experiment, data_root: str | None) -> bool:
+    """Return whether this training was done on this machine."""
+    return (cache_folder() / _entry(source, data_root)).is_dir()
+
+
+def _entry(source: Experiment, data_root: str | None) -> str:
+    """Return the name of the weights in the cache."""
     from dmltune.train.build import training_images
 
     content = json.dumps([source.settings(), training_images(source, data_root).fingerprint], sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:24]
-    entry = f"weights-{source.backbone.name}-{digest}-v{VERSION}"
-    return cached(entry, lambda folder: _build(source, name, data_root, folder), _read)
+    return f"weights-{source.backbone.name}-{digest}-v{VERSION}"
 
 
 def _build(source: Experiment, name: str, data_root: str | None, folder: Path) -> None:

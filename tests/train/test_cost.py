@@ -21,6 +21,7 @@ from dmltune.train.sampled import Pass, SampledFeed, sampled, skip_with
 
 TINY = ("data.classes=40", "batch.size=16", "max_steps=8", "validate_every=3")
 CCP = "references={name: ccp, patience: 1, proxies: 2, pool_size: 3}"
+MONITOR = "monitor={every: 4, images: 20}"
 
 
 def tiny() -> Experiment:
@@ -146,14 +147,33 @@ def test_only_a_few_training_images_are_read(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (("max_steps=20", "validate_every=6", "references.patience=1"), (4, 2)),
-        (("max_steps=18", "validate_every=6", "references.patience=2"), (3, 1)),
-        (("max_steps=18", "validate_every=6", "references=batch"), (3, 0)),
+        (("max_steps=20", "validate_every=6", "references.patience=1"), (4, 0, 2)),
+        (("max_steps=18", "validate_every=6", "references.patience=2"), (3, 0, 1)),
+        (("max_steps=24", "validate_every=8", "references.patience=1", MONITOR), (3, 3, 3)),  # 4, 12, 20 too
+        (("max_steps=24", "validate_every=8", "references.patience=9", MONITOR), (3, 3, 0)),
+        (
+            ("max_steps=24", "validate_every=8", "references.patience=9", "references.longest=3", MONITOR),
+            (3, 3, 2),
+        ),
+        (("max_steps=18", "validate_every=6", "references=batch", MONITOR), (3, 0, 0)),
     ],
 )
 def test_validations_and_pools_are_counted_at_most(
-    overrides: tuple[str, ...], expected: tuple[int, int]
+    overrides: tuple[str, ...], expected: tuple[int, int, int]
 ) -> None:
-    experiment = load_experiment("glyphs", ["references=ccp", *overrides])
-    counts: Counts = counts_of(experiment)
-    assert (counts.validations, counts.pools) == expected
+    assert counts_of(load_experiment("glyphs", ["references=ccp", *overrides])) == Counts(*expected)
+
+
+def test_the_weights_of_another_space_are_measured_and_not_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_STEPS", 4)
+    monkeypatch.setattr(module, "is_trained", lambda *_: False)
+    small = ("data.classes=24", "batch.size=8", "data.size=32", "max_steps=4", "validate_every=2")
+    experiment = load_experiment("collage-ccp-gsp", small).reference_experiment()
+    source = load_experiment("glyphs", [*TINY])
+    monkeypatch.setattr(module, "source_of", lambda _: source)
+    first = measure(experiment, None, seconds=2).pretraining
+    assert first is not None
+    assert first.seconds > 0
+    assert first.size > 100_000
