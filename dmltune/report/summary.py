@@ -66,7 +66,7 @@ def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
     table.add_column("difference", justify="right")
     projects = any("projection" in record.metrics for record in result.rows)
     if projects:
-        table.add_column("projections", justify="right")
+        table.add_column("proj", justify="right")  # as in the live table
     table.add_column("parameters", overflow="fold")
     base = result.baseline.best if result.baseline is not None else None
     named = (("winner", result.winner), ("reference point", result.reference), ("baseline", result.baseline))
