@@ -168,6 +168,8 @@ def measured_on(document: CheckDocument) -> str:
 
 def covered(document: CheckDocument) -> str:
     """Return what the intervals of differences allow for: `other folds, seeds and classes`."""
+    if document.validation_only:
+        return "other folds and seeds" if document.folds > 1 else "other seeds only"
     if document.folds > 1:
         return "other folds, seeds and classes"
     return "other seeds and classes, not other folds" if document.repeats > 1 else "other classes only"

@@ -129,7 +129,7 @@ class _View:
         printed = {
             cell.row: cell.theirs
             for cell in cells(table)
-            if cell.data == data and cell.score == "single" and cell.metric == metric
+            if cell.data == data and cell.score in ("single", "validation") and cell.metric == metric
         }
         theirs, base = printed.get(row), printed.get(baseline)
         return {

@@ -111,6 +111,7 @@ def test_a_table_of_protocol_tuning_reads_no_test_class(place: Place) -> None:
     page = (folder / "report.html").read_text()
     assert "no test class was read" in page
     assert "Openings of the test classes" not in page
+    assert "intervals cover other seeds only" in page
     code, out, errors = place.run("table", "table-tuned-G-C2")
     assert code == 0, errors
     assert "validation classes" in " ".join(out.split())
