@@ -19,10 +19,7 @@ from dmltune.experiment.schema import components
 from dmltune.store import validated_name
 
 WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
-NOT_OF_THE_TRAINING = (
-    *("fold", "seed", "about", "presets", "balanced", "trials", "noise_seeds"),
-    *("sampler", "scheduler"),
-)
+NOT_OF_THE_TRAINING = ("fold", "seed", "about", "presets", "balanced", "trials", "sampler", "scheduler")
 
 
 def _read_experiment(tree: Any) -> Experiment:

@@ -145,6 +145,7 @@ class Experiment(sections.Section):
             "reference_point": {},
             "baseline": {},
             "balanced": None,
+            "noise_seeds": 0,
         }
         return self.model_copy(update=nothing)
 

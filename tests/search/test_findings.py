@@ -93,6 +93,7 @@ def test_an_interrupted_repetition_continues_with_its_seed(tmp_path: Path) -> No
 
 
 def test_repetitions_are_run_beside_the_trials() -> None:
+    assert EXPERIMENT.fixed().noise_seeds == 0
     assert planned_trials(EXPERIMENT, 12, None) == 14
     for seeds in (0, 1):
         assert planned_trials(load_experiment("glyphs-ccp", [f"noise_seeds={seeds}"]), 12, None) == 12
