@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output, facts_table
-from dmltune.errors import UserError
+from dmltune.errors import UserError, UserErrors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,11 +73,13 @@ def shown(
     locations: Locations,
     out: Output,
 ) -> int:
-    """Show a line for each study and the cost of all together. Return 2 when none can run."""
+    """Show a line for each study and the cost of all together. It is a UserError when none can run."""
     from dmltune.cli.check import cost_rows
     from dmltune.cli.cost import estimate, plural, rows_of_all
     from dmltune.cli.dry_run import planned_resources
 
+    if refused and not studies:
+        raise UserErrors([f"{name} cannot run here: {reason}" for name, reason in refused.items()])
     loads = named_apart(studies)
     cost: dict[str, Any] | None = None
     if any(load.total for load in loads):
@@ -93,8 +95,8 @@ def shown(
         out.show(f"{name} {begins} {plural(count['trainings'], 'training')}, {done} of them done")
     out.show(*(f"{name} cannot run here: {reason}" for name, reason in refused.items()))
     if cost is None:
-        out.show("nothing has to be trained" if not refused else "")
-        return 2 if refused and not studies else 0
+        out.show("nothing has to be trained")
+        return 0
     total = cost["trainings"]
     out.show("", facts_table(*cost_rows(cost), *rows_of_all(cost, plural(total, "training"), True, total)))
     out.show("", "measured; nothing was started")

@@ -36,7 +36,7 @@ from dmltune.train.pretraining import PREFIX, is_trained, source_of, without_tra
 from dmltune.train.sampled import SampledFeed, SampledMapFeed, SampledMaps, sampled, skip_with
 
 SECONDS = 12.0  # that a measurement may take, roughly
-LEAST_STEPS, MOST_STEPS = 3, 30  # the first one, which is slower, is not counted
+LEAST_STEPS, MOST_STEPS = 3, 16  # the first one, which is slower, is not counted
 _NEVER = 2**31
 
 
