@@ -12,6 +12,7 @@ BIRDS = DataChoice(
     (
         *("data.size=160", "data.views=4", "backbone.frozen_until=blocks.5"),
         *("max_steps=480", "validate_every=24", "presets.references.xbm={size: 800, start_step: 48}"),
+        *("presets.references.ccp.patience=1", "presets.references.ccp.longest=4"),  # a short training
     ),
 )
 GLYPHS = DataChoice(
@@ -20,8 +21,8 @@ GLYPHS = DataChoice(
     (
         *("data.classes=120", "data.size=16", "batch.size=32", "max_steps=240", "validate_every=8"),
         # from random weights the term with proxies alone learns slowly (search_spaces/glyphs-ccp.yaml)
-        "presets={references: {ccp: {proxies: 4, pool_size: 6, patience: 3, batch_weight: 10.0},"
-        " xbm: {size: 320, start_step: 24}}}",
+        "presets={references: {xbm: {size: 320, start_step: 24},"
+        " ccp: {proxies: 4, pool_size: 6, patience: 1, longest: 5, batch_weight: 10.0}}}",
     ),
 )
 CCP_DATA = {"cub": CUB, "cars": CARS, "birds": BIRDS, "glyphs": GLYPHS}

@@ -19,7 +19,7 @@ from dmltune.reproduce.trainings import CellResult
 NEVER = 10**6
 VARIANTS = {
     "": ("references=batch",),
-    "-Proxy": ("references=ccp", f"references.patience={NEVER}"),
+    "-Proxy": ("references=ccp", f"references.patience={NEVER}", "references.longest=null"),
     "+CCP": ("references=ccp",),
 }
 
@@ -42,8 +42,9 @@ def run(request: FigureRequest) -> FigureResult:
         (name, *scores[name], len(trained[name]), last_projection(trained[name].values())) for name in scores
     ]
     table = FigureTable("", ("method", "MAP@R %", "sd %", "seeds", "projections"), rows)
+    longest = request.experiment("references=ccp").references.parameters["longest"]
     picture = draw(scores, steps, request.label, request.folder / "fig3.7.png")
-    return FigureResult([table], [picture], [*compared(trained), *distribution(steps)])
+    return FigureResult([table], [picture], [*compared(trained), *distribution(steps, longest)])
 
 
 def steps_per_projection(cell: CellResult) -> list[int]:
@@ -72,13 +73,14 @@ def compared(trained: Seeds) -> list[str]:
     return [f"Alternating against fixed proxies, points of MAP@R: {listed}. The text: all gain."]
 
 
-def distribution(steps: Sequence[int]) -> list[str]:
+def distribution(steps: Sequence[int], longest: int | None) -> list[str]:
     if not steps:
         return ["No projection ended: train longer, or validate more often."]
     ordered = sorted(steps)
+    limit = f" (none has more than {longest} validations on these data)" if longest else ""
     return [
         f"{len(steps)} projections ended after {ordered[0]} to {ordered[-1]} steps, the median one after "
-        f"{ordered[len(ordered) // 2]}."
+        f"{ordered[len(ordered) // 2]}{limit}."
     ]
 
 
@@ -101,7 +103,12 @@ def draw(scores: Mapping[str, tuple[float, float]], steps: Sequence[int], label:
     bars.set_ylabel("MAP@R on validation classes, %")
     bars.legend(fontsize=8)
     bars.set_title("(a) alternating proxies", fontsize=9)
-    lengths.hist(steps, bins=min(20, max(1, len(set(steps)))), color=BLUE)
+    counts = {length: steps.count(length) for length in sorted(set(steps))}
+    if len(counts) <= 20:  # a training is validated at a few steps alone
+        lengths.bar(range(len(counts)), list(counts.values()), color=BLUE)
+        lengths.set_xticks(range(len(counts)), [str(length) for length in counts])
+    else:
+        lengths.hist(steps, bins=20, color=BLUE)
     lengths.set_xlabel("steps of a projection")
     lengths.set_ylabel("projections")
     lengths.set_title("(b) steps per projection", fontsize=9)

@@ -22,7 +22,7 @@ TITLES = {"gap": "average pooling", "gsp": "generalized sum pooling"}
 
 def run(request: FigureRequest) -> FigureResult:
     features = {pooling: trained_features(request, pooling) for pooling in TITLES}
-    figure, axes = canvas(2, width=4.8, height=4.8)
+    figure, axes = canvas(2, width=4.8, height=4.8, sharex=True, sharey=True)
     rows, shares = [], {}
     for axis, (pooling, local) in zip(axes[0], features.items(), strict=True):
         pairs, of = overlapping_pairs(local)
@@ -37,8 +37,9 @@ def run(request: FigureRequest) -> FigureResult:
         f"under GSP; images in the hull of another class's images: {100 * shares['gap'][1]:.0f} % and "
         f"{100 * shares['gsp'][1]:.0f} %."
     )
+    shared = "What GSP does where classes share most of their features: dmltune reproduce synthetic"
     picture = save(figure, request.folder / "fig4.5.png", f"Fig. 4.5 on {request.label}")
-    return FigureResult([FigureTable("", columns, rows)], [picture], [answer])
+    return FigureResult([FigureTable("", columns, rows)], [picture], [answer, shared])
 
 
 STUDY = FigureStudy(
