@@ -12,12 +12,16 @@ from dmltune.store import Store
 
 @dataclass(frozen=True)
 class Resources:
-    """How wide a trial is, how many run at a time, and on which Ray cluster (None: this machine alone)."""
+    """How wide a trial is, how many run at a time, and on which Ray cluster (None: this machine alone).
+
+    `in_process` trains fixed experiments in this process, one after another, without Ray.
+    """
 
     workers: int = 1
     concurrent: int | None = None  # as many as cores or GPUs allow
     address: str | None = None
     isolation: Literal["slot", "trial"] = "slot"  # slot: warm workers serve trial after trial
+    in_process: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("--workers", self.workers), ("--concurrent", self.concurrent)):

@@ -28,11 +28,11 @@ from dmltune.provenance import version_tags
 from dmltune.resources import Locations, Resources
 from dmltune.runs import CONTINUES, closed_on_error
 from dmltune.train.build import validate_experiment
+from dmltune.train.in_process import training_pool
 from dmltune.train.name_claim import claim_name
 from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.run_series import RunSeries
 from dmltune.train.test_access import OpenedTest, open_test
-from dmltune.train.worker_pool import worker_pool
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class _Session:
         experiments = {name: member.experiment for name, member in left.items()}
         steps = {name: experiment.max_steps for name, experiment in experiments.items()}
         progress = CheckProgress(steps, len(members) - len(left), metric, self.log)
-        with worker_pool(self.resources, self.log) as pool:
+        with training_pool(self.resources, self.log) as pool:
             for name, run, report in series.train(pool, experiments, opened.entry if opened else None):
                 if report.failure:
                     failed[name] = report.failure

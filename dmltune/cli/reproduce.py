@@ -33,8 +33,9 @@ EXAMPLES = """\
   dmltune reproduce 3.1                             the paper's figures beside those of this store
   dmltune reproduce 3.1 --run --rows C2+CCP-L --data CUB --data-root ~/data
   dmltune reproduce 3.1 --run --data CUB --name quick data.size=128 max_steps=100 --repeats 1 --dry-run
+  dmltune reproduce 3.1 --run --data glyphs --rows C2+CCP-L --repeats 1    on rendered characters
 """
-OF_FIGURES, OF_TABLES = ("seeds", "tiny"), ("run", "repeats", "folds", "workers")
+OF_FIGURES, OF_TABLES = ("seeds",), ("run", "repeats", "folds", "workers")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -53,11 +54,15 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_flag("--list", "every figure and table of the papers, and what it needs")
     parser.add_argument(
-        "--data", metavar="A,B", help="tables: only these data sets; figures: the one to train on"
+        "--data",
+        metavar="A,B",
+        help="tables: only these data sets, or glyphs, a stand-in for them; figures: the one to train on",
     )
     parser.add_argument("--rows", metavar="A,B", help="only these rows; with --run their baselines too")
     parser.add_number("--seeds", "figures: trainings of every kind, each with another seed")
-    parser.add_flag("--tiny", "figures: the smallest size at which everything runs, to try the command")
+    parser.add_flag(
+        "--tiny", "the smallest size at which everything runs, in this process: to try the command"
+    )
     parser.add_flag("--run", "tables: train what is chosen and not trained yet")
     parser.add_number("--repeats", "tables: models of every fold (default: as in print)")
     parser.add_number("--folds", "tables: only the first N folds (default: as in print)")
@@ -103,7 +108,7 @@ def figure(args: argparse.Namespace, out: Output) -> int:
         overrides=tuple(args.overrides),
         tiny=args.tiny,
     )
-    resources = Resources(1, args.concurrent, args.address)
+    resources = Resources(1, args.concurrent, args.address, in_process=args.tiny)
     locations = Locations(Store.at(args.store), args.data_root)
     if args.dry_run:
         from dmltune.cli.reproduce_plan import plan_figure
@@ -159,6 +164,8 @@ def show_list(args: argparse.Namespace, out: Output) -> int:
     for entry in entries:
         out.show(Text.assemble((entry.name, "bold"), (f"   {entry.source}", "dim")))
         out.show(*lines(entry.about, "", "  ", "  "))
+        if entry.note:
+            out.show(*lines(entry.note, "dim", "  ", "  "))
         needs = "needs no data" if entry.needs_no_data else f"needs {' or '.join(entry.needs)}"
         if entry.at_hand:
             stand_in = " (a stand-in)" if entry.stand_in else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmltune.cli.output import Output, say
@@ -31,6 +32,7 @@ def table(args: argparse.Namespace, out: Output) -> int:
         refuse_what_needs_run(args)
         if args.dry_run:
             raise UserError("--dry-run is for trainings; add --run to plan them, or leave it out.")
+    command, args = args, at_tiny_size(args) if args.tiny else args
     selection = select_table(args.study, args.name, listed(args.rows), listed(args.data))
     store = Store.at(args.store)
     if args.dry_run:
@@ -49,8 +51,17 @@ def table(args: argparse.Namespace, out: Output) -> int:
         return 0
     for study, reason in outcome.refused.items():
         out.show(f"{study} was not run: {reason}")
-    code = closing(args, out, outcome.failed, outcome.stopped)
+    code = closing(command, out, outcome.failed, outcome.stopped)
     return code or (1 if outcome.refused else 0)
+
+
+def at_tiny_size(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments of the smallest run: a model of each row on the stand-in, two steps."""
+    from dmltune.reproduce.stand_in_tables import LABEL, TINY
+
+    small = {"data": args.data or LABEL, "name": args.name or f"tiny-{Path(args.study).name}"}
+    few = {"repeats": args.repeats or 1, "folds": args.folds or 1}
+    return argparse.Namespace(**(vars(args) | small | few | {"overrides": [*TINY, *args.overrides]}))
 
 
 def train(args: argparse.Namespace, selection: TableSelection, store: Store) -> TableOutcome:
@@ -59,7 +70,7 @@ def train(args: argparse.Namespace, selection: TableSelection, store: Store) -> 
 
     return run_table(
         selection,
-        Resources(args.workers or 1, args.concurrent, args.address),
+        Resources(args.workers or 1, args.concurrent, args.address, in_process=args.tiny),
         Locations(store, args.data_root),
         overrides=args.overrides,
         repeats=args.repeats,
@@ -69,7 +80,7 @@ def train(args: argparse.Namespace, selection: TableSelection, store: Store) -> 
 
 
 def refuse_what_needs_run(args: argparse.Namespace) -> None:
-    for option in ("overrides", "repeats", "folds", "workers", "concurrent", "address"):
+    for option in ("overrides", "tiny", "repeats", "folds", "workers", "concurrent", "address"):
         if given := getattr(args, option):
             shown = given[0] if option == "overrides" else f"--{option}"
             raise UserError(f"{shown} is for trainings; add --run to train, or leave it out.")

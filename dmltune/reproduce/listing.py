@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dmltune.errors import printable
 from dmltune.reproduce import figures
-from dmltune.reproduce.paper_tables import load_table, load_trainings, table_names
-from dmltune.reproduce.study import missing_data
+from dmltune.reproduce.paper_tables import Table, experiment_of, load_table, load_trainings, table_names
+from dmltune.reproduce.stand_in_tables import LABEL as STAND_IN
+from dmltune.reproduce.study import missing_data, missing_weights
 from dmltune.reproduce.table_studies import FACTS
 
 
@@ -20,6 +21,7 @@ class Listed:
     needs, at_hand: labels of its data; missing: label → why it is not at hand
     needs_no_data: it reads no images
     stand_in: no data of the print are at hand
+    note: why no row of a table can be trained, and what to do instead
     """
 
     name: str
@@ -32,6 +34,7 @@ class Listed:
     stand_in: bool
     needs_no_data: bool
     missing: dict[str, str]
+    note: str = ""
 
 
 def everything(data_root: Path | None) -> list[Listed]:
@@ -48,23 +51,41 @@ def _paper(source: str) -> int:
 def _tables(data_root: Path | None) -> Iterator[Listed]:
     for name in table_names():
         table = load_table(name)
-        reasons = {label: missing_data(data.name, data_root) for label, data in table.data.items()}
+        trainable = [
+            row for row in table.rows if not load_trainings(table).why_not(table.rows[row].as_ or row)
+        ]
+        reasons = {label: _missing(table, label, trainable, data_root) for label in table.data}
         at_hand = tuple(label for label, reason in reasons.items() if not reason)
-        command = f"dmltune reproduce {name}"
-        if load_trainings(table).protocol != FACTS:
-            command += " --run" + (f" --data {','.join(at_hand)}" if 0 < len(at_hand) < len(reasons) else "")
+        facts = load_trainings(table).protocol == FACTS
+        trains = bool(trainable) and not facts
+        options = " --run" if trains else ""
+        if trains and not at_hand:
+            options += f" --data {STAND_IN}"
+        elif trains and len(at_hand) < len(reasons):
+            options += f" --data {','.join(at_hand)}"
         yield Listed(
             name=name,
             kind="table",
             source=table.source,
             about=printable(table.about),
-            command=command,
+            command=f"dmltune reproduce {name}{options}",
             needs=tuple(dict.fromkeys(data.name for data in table.data.values())),
-            at_hand=at_hand,
-            stand_in=False,
+            at_hand=at_hand or ((STAND_IN,) if trains else ()),
+            stand_in=trains and not at_hand,
             needs_no_data=False,
             missing={label: reason for label, reason in reasons.items() if reason},
+            note=table.cannot,
         )
+
+
+def _missing(table: Table, data: str, rows: Sequence[str], data_root: Path | None) -> str:
+    """Return why the first row that can be trained cannot begin on this machine, or nothing."""
+    reason = missing_data(table.data[data].name, data_root)
+    source = load_trainings(table)
+    row = next((table.rows[row].as_ or row for row in rows if data in table.rows[row].theirs), None)
+    if reason or row is None or data not in source.data:
+        return reason
+    return missing_weights(experiment_of(source, row, data), data_root)
 
 
 def _figures(data_root: Path | None) -> Iterator[Listed]:

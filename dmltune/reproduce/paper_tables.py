@@ -172,8 +172,10 @@ def cells(table: Table) -> Iterator[PaperCell]:
 
 
 def digits(table: Table) -> int:
-    """Return the largest number of decimals in print."""
+    """Return the largest number of decimals in print; 1 for a table of which nothing is printed."""
     figures = [figure for row in table.rows.values() for listed in row.theirs.values() for figure in listed]
+    if all(figure is None for figure in figures):
+        return 1
     return max((len(end) for figure in figures for end in re.findall(r"\.(\d+)", str(figure))), default=0)
 
 

@@ -134,7 +134,6 @@ def _prepared(
                     fingerprint,
                     resources,
                     locations,
-                    options.tiny,
                     log,
                 ),
             ),

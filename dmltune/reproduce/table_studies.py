@@ -18,6 +18,7 @@ from dmltune.data import catalog
 from dmltune.errors import UserError
 from dmltune.experiment.files import places
 from dmltune.experiment.problems import near_or_list, show
+from dmltune.reproduce import stand_in_tables
 from dmltune.reproduce.paper_tables import Table, experiment_of, load_table, load_trainings, values_of
 from dmltune.reproduce.printed_settings import deviations
 from dmltune.resources import Locations, Resources
@@ -82,13 +83,17 @@ def select_table(
     table_name: str, name: str | None = None, rows: Sequence[str] = (), data: Sequence[str] = ()
 ) -> TableSelection:
     """Return the table of this name, or these rows and data sets of it."""
-    table = load_table(table_name)
+    table, source = load_table(table_name), None
+    known = {*table.data, *(chosen.name for chosen in table.data.values())}
+    if list(data) == [stand_in_tables.LABEL] and stand_in_tables.LABEL not in known:
+        source = stand_in_tables.on_stand_in(load_trainings(table))
+        table = stand_in_tables.on_stand_in(table)
     stem = Path(table_name).stem if places.is_path(table_name) else table_name
     return TableSelection(
         table_name,
         name or f"table-{table.trainings or stem}",
         table,
-        load_trainings(table),
+        source or load_trainings(table),
         _chosen(data, table.data, "data", {chosen.name: label for label, chosen in table.data.items()}),
         _chosen(rows, table.rows, "row"),
     )
@@ -106,7 +111,8 @@ def study_name(prefix: str, data: str, baseline: str) -> str:
 def missing(table: Table, data: str, data_root: Path | None) -> str:
     """Return why the training half of this data set cannot be read, or nothing."""
     try:
-        catalog.files(table.data[data].name, "train", data_root)
+        if catalog.needs_files(name := table.data[data].name):
+            catalog.files(name, "train", data_root)
     except UserError as error:
         return str(error)
     return ""

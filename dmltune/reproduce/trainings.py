@@ -18,12 +18,13 @@ from dmltune.resources import Locations, Resources
 from dmltune.runs import CONTINUES
 from dmltune.store import validated_name
 from dmltune.train.build import validate_experiment
+from dmltune.train.in_process import TrainingPool, training_pool
 
 if TYPE_CHECKING:
     from dmltune.core.run import Progress, Run
     from dmltune.runs import TrackedRun
     from dmltune.train.orders import TrialReport
-    from dmltune.train.run_series import RunSeries, TrainingPool
+    from dmltune.train.run_series import RunSeries
 
 Curve = tuple[Mapping[str, float], ...]
 
@@ -66,10 +67,7 @@ class CellResult:
 
 
 class Trainings:
-    """Trains cells under a claimed name; their runs are in MLflow's experiment `group`.
-
-    With `tiny` they are trained in this process, without Ray.
-    """
+    """Trains cells under a claimed name; their runs are in MLflow's experiment `group`."""
 
     def __init__(
         self,
@@ -79,11 +77,10 @@ class Trainings:
         fingerprint: str,
         resources: Resources,
         locations: Locations,
-        tiny: bool,
         log: Callable[[str], None],
     ) -> None:
         self.group, self.name = group, name
-        self.resources, self.locations, self.tiny, self.log = resources, locations, tiny, log
+        self.resources, self.locations, self.log = resources, locations, log
         self.failed: dict[str, str] = {}
         self.stopped = False
         self._base, self._fingerprint = base, fingerprint
@@ -181,14 +178,7 @@ class Trainings:
 
     def _workers(self) -> TrainingPool:
         if self._pool is None:
-            if self.tiny:
-                from dmltune.train.in_process import InProcessPool
-
-                self._pool = InProcessPool()
-            else:
-                from dmltune.train.worker_pool import worker_pool
-
-                self._pool = self._stack.enter_context(worker_pool(self.resources, self.log))
+            self._pool = self._stack.enter_context(training_pool(self.resources, self.log))
         return self._pool
 
 

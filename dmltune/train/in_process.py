@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 
 from dmltune.core.run import Diverged
 from dmltune.core.threads import torch_threads
 from dmltune.errors import UserError
+from dmltune.resources import Resources
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.trial import run_trial
+
+
+class TrainingPool(Protocol):
+    """A worker pool, or this process."""
+
+    def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]: ...
+
+
+@contextlib.contextmanager
+def training_pool(
+    resources: Resources, log: Callable[[str], None] = lambda text: None
+) -> Iterator[TrainingPool]:
+    """Run what fixed experiments are trained on until the block ends."""
+    if resources.in_process:
+        yield InProcessPool()
+        return
+    from dmltune.train.worker_pool import worker_pool
+
+    with worker_pool(resources, log) as pool:
+        yield pool
 
 
 class InProcessPool:

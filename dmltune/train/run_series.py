@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dmltune import tags
 from dmltune.core.checkpoint import replace_file
@@ -21,6 +21,7 @@ from dmltune.resources import Locations
 from dmltune.runs import TrackedRun, provenance
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
+from dmltune.train.in_process import TrainingPool
 from dmltune.train.measurement import is_measured
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.worker_pool import finished_report
@@ -34,12 +35,6 @@ def stored_result(folder: Path, member: str) -> dict[str, Any] | None:
         result: dict[str, Any] = json.loads((folder / TRIALS / member / RESULT).read_text(encoding="utf-8"))
         return result
     return None
-
-
-class TrainingPool(Protocol):
-    """A worker pool, or this process (train/in_process.py)."""
-
-    def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]: ...
 
 
 class RunSeries:

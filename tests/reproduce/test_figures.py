@@ -61,7 +61,9 @@ def test_the_list_has_every_table_and_figure_with_a_command_that_parses(
     assert entries["fig3.5"]["at_hand"] == ["glyphs"]
     assert entries["fig3.5"]["stand_in"]
     assert set(entries["fig3.5"]["missing"]) == {"cub", "cars", "birds"}
-    assert entries["3.1"]["command"] == "dmltune reproduce 3.1 --run"
+    assert entries["3.1"]["command"] == "dmltune reproduce 3.1 --run --data glyphs"
+    assert entries["3.1"]["stand_in"]
+    assert entries["ms1"]["command"] == "dmltune reproduce ms1"
     assert main(["reproduce", "--list", *where]) == 0
     assert max(map(len, capsys.readouterr().out.replace(str(tmp_path), "").splitlines())) <= 80
 
