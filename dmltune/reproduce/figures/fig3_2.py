@@ -31,10 +31,11 @@ _NETWORK = (
     *("data.augment=none", "presets={references: {ccp: {proxies: 4, pool_size: 16, batch_weight: 0.0}}}"),
 )
 NEVER = 10**6
+FIXED = ("references=ccp", f"references.patience={NEVER}", "references.longest=null")
 VARIANTS = {
-    "fixed proxies": ("references=ccp", f"references.patience={NEVER}"),
+    "fixed proxies": FIXED,
     "alternating proxies": ("references=ccp",),
-    "samples": ("references=ccp", f"references.patience={NEVER}", "references.batch_weight=1000.0"),
+    "samples": (*FIXED, "references.batch_weight=1000.0"),
 }
 ALTERNATING = "alternating proxies"
 TINY_END = ("references.patience=1", "optimizer.lr=1e-8", "max_steps=4")  # a projection ends at once
@@ -134,7 +135,7 @@ def answers(scores: Mapping[str, tuple[float, float]], ends: Sequence[Projection
 def draw(ends: Sequence[ProjectionEnd], label: str, path: Path) -> Path:
     columns = min(3, len(ends))
     rows = -(-len(ends) // columns)
-    figure, axes = canvas(columns, rows, width=3.6, height=3.8, sharex=True, sharey=True)
+    figure, axes = canvas(columns, rows, width=4.0, height=4.2, sharex=True, sharey=True)
     panels = [axis for row in axes for axis in row]
     for axis in panels[len(ends) :]:
         axis.set_axis_off()
@@ -142,7 +143,7 @@ def draw(ends: Sequence[ProjectionEnd], label: str, path: Path) -> Path:
         draw_plane(axis, end)
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=8)
-    return save(figure, path, f"Fig. 3.2 on {label}: (a) the first projection, (b) those after it")
+    return save(figure, path, f"Fig. 3.2 on {label}")
 
 
 def draw_plane(axis: Axes, end: ProjectionEnd) -> None:
@@ -182,7 +183,12 @@ STUDY = FigureStudy(
         "digits": DataChoice(
             "glyphs",
             "ten handwritten digits (scikit-learn), 16 pixels, ResNet-20 and two dimensions",
-            ("data.name=digits", "data.size=16", *_NETWORK, "max_steps=600", "validate_every=20"),
+            (
+                *("data.name=digits", "data.size=16", *_NETWORK, "max_steps=600", "validate_every=20"),
+                # a short training from random weights: proxies have to move, and projections to end
+                *("optimizer.proxy_factor=10.0", "presets.references.ccp.patience=1"),
+                "presets.references.ccp.longest=8",
+            ),
         ),
     },
 )

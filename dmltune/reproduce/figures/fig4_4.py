@@ -116,7 +116,7 @@ def draw_image(axis: Axes, local: LocalFeatures, image: int, axes_D2: torch.Tens
         drawn = (points @ axes_D2).numpy()
         axis.scatter(drawn[:, 0], drawn[:, 1], c=colour, marker=marker, s=size, lw=1, label=name)
     error = float(torch.linalg.vector_norm(gap - pcc))
-    axis.set_title(f"{local.names[int(local.labels_B[image])][:24]}: error {error:.3f}", fontsize=8)
+    axis.set_title(f"{local.names[int(local.labels_B[image])][:32]}: error {error:.3f}", fontsize=7)
     axis.set_aspect("equal", adjustable="datalim")
 
 
