@@ -64,7 +64,7 @@ CASES = [
     Case("ascii/mistake", ("search", "ü", "--store", "{store}"), env=ASCII, shell='exec "$@"'),
     *(
         Case(f"cwd-removed/{name}", command, "folder was removed", shell=GONE)
-        for name, command in {"spaces": ("spaces",), "plan": plan("data.classes=60"), "table": ("table",)}.items()
+        for name, command in {"spaces": ("spaces",), "plan": plan(), "table": ("table",)}.items()
     ),
     *(
         Case(f"left-over/{name}", plan(f"backbone={name}/nope"), shell='exec "$@"', seconds=60)
