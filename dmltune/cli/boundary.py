@@ -72,7 +72,7 @@ def _messages(run: Callable[[], int], verbose: int) -> int:
         if verbose:
             traceback.print_exc()
         print(message_line(message), file=sys.stderr)
-        return MISTAKE
+        return FAILED if lost_process(error) else MISTAKE
 
 
 def verbosity(arguments: Sequence[str]) -> int:
@@ -103,6 +103,11 @@ def library_message(error: Exception) -> str | None:
         return f"DMLTUNE_OPTUNA_STORAGE needs {driver}, which is not installed. Install it, or unset it."
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return f"a value must be UTF-8 text; got {readable(str(error.object))}. Write it as UTF-8."
+    if lost_process(error):
+        return (
+            f"Ray lost a process of this command ({type(error).__name__}), often for lack of memory. "
+            "The same command continues; a smaller --concurrent needs less. -v shows the traceback."
+        )
     if type(error).__module__.partition(".")[0] in STORAGE_LIBRARIES:
         reason = without_password((str(error).strip().splitlines() or [""])[0])
         return (
@@ -110,6 +115,13 @@ def library_message(error: Exception) -> str | None:
             "Check --store, MLFLOW_TRACKING_URI and DMLTUNE_OPTUNA_STORAGE; -v shows the traceback."
         )
     return None
+
+
+def lost_process(error: Exception) -> bool:
+    """Return whether a process or node that Ray started for this command is gone."""
+    known = sys.modules.get("ray.exceptions")
+    names = ("RayActorError", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
+    return known is not None and isinstance(error, tuple(getattr(known, name) for name in names))
 
 
 def require_working_folder() -> None:

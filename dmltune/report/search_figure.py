@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dmltune.search.state import SearchResult, TrialRecord
 
-MOST_PARAMETERS = 4
+MOST_PARAMETERS, COLUMNS = 12, 4
 MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "repeat": ("x", 32.0), "search": ("o", 32.0)}
 LABELS = {
     "reference": "reference point",
@@ -46,16 +46,18 @@ def draw(search: SearchResult, path: Path) -> Path:
     names = formatting.short_names(keys)
     path.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.6 + 2.0 * len(keys), 3.2), layout="constrained", dpi=150)
-        axes: Sequence[Axes] = figure.subplots(
-            1, 1 + len(keys), sharey=True, squeeze=False, width_ratios=[1.5, *([1.0] * len(keys))]
-        )[0]
-        history(axes[0], rows, search.mode, f"{metric} on validation classes, %")
-        for axis, key in zip(axes[1:], keys, strict=True):
+        columns, lines = min(COLUMNS, len(keys)), max(1, math.ceil(len(keys) / COLUMNS))
+        figure = Figure(figsize=(3.6 + 2.0 * columns, 0.6 + 2.6 * lines), layout="constrained", dpi=150)
+        grid = figure.add_gridspec(lines, 1 + columns, width_ratios=[1.5, *([1.0] * columns)])
+        first: Axes = figure.add_subplot(grid[:, 0])
+        history(first, rows, search.mode, f"{metric} on validation classes, %")
+        for place, key in enumerate(keys):
+            axis = figure.add_subplot(grid[place // COLUMNS, 1 + place % COLUMNS], sharey=first)
+            axis.tick_params(labelleft=False)
             scatter(axis, [record for record in rows if key in record.values], key)
             axis.set_xlabel(names[key])
         if rows:
-            handles = axes[0].get_legend_handles_labels()
+            handles = first.get_legend_handles_labels()
             figure.legend(*handles, loc="outside lower center", ncols=6, fontsize=8)
         figure.suptitle(printable(f"{search.name} · {search.space_name}"), fontsize=10)
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

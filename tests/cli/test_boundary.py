@@ -40,6 +40,25 @@ def test_library_errors_are_one_line_and_have_a_traceback_with_v(
             assert (len(lines) > 1) == bool(arguments)
 
 
+def test_a_process_that_ray_lost_is_one_line_but_a_mistake_inside_a_task_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ray.exceptions import ActorDiedError, RayTaskError
+
+    def lose(arguments: list[str]) -> int:
+        raise ActorDiedError()
+
+    def mistake(arguments: list[str]) -> int:
+        raise RayTaskError("task", "traceback", KeyError("a mistake of ours")).as_instanceof_cause()
+
+    assert run(lose, (), monkeypatch) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Ray lost a process of this command (ActorDiedError)")
+    assert len(error.splitlines()) == 1
+    with pytest.raises(KeyError):
+        run(mistake, (), monkeypatch)
+
+
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(arguments: list[str]) -> int:
         raise KeyError("a mistake of ours")

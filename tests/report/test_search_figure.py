@@ -24,6 +24,23 @@ def test_a_search_becomes_a_picture_with_a_panel_per_parameter_that_varies(
     assert alone[0] < whole[0]
 
 
+def test_many_parameters_take_a_second_line_of_panels(result: SearchResult, tmp_path: Path) -> None:
+    def drawn(count: int) -> tuple[str, tuple[int, int]]:
+        rows = [
+            TrialRecord(index, "search", dict.fromkeys(keys, 0.1 + index), "complete", 1, 1, 0.1, 0.1)
+            for keys in [[f"loss.p{number}" for number in range(count)]]
+            for index in range(2)
+        ]
+        many = replace(result, rows=tuple(rows))
+        text = draw(many, tmp_path / f"{count}.svg").read_text(encoding="utf-8")
+        return text, size_of_png(draw(many, tmp_path / f"{count}.png"))
+
+    (_, four), (text, eight) = drawn(4), drawn(8)
+    assert all(f"<!-- p{number} -->" in text for number in range(8))
+    assert eight[0] == four[0]
+    assert eight[1] > 1.5 * four[1]
+
+
 def test_nothing_to_show_is_still_a_picture(result: SearchResult, tmp_path: Path) -> None:
     for suffix in (".png", ".svg"):
         assert draw(replace(result, rows=()), tmp_path / f"empty{suffix}").stat().st_size > 1000
