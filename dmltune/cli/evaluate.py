@@ -16,7 +16,7 @@ SUMMARY = "measure a search's winner, or one run; test classes only with --split
 EXAMPLES = """\
   dmltune evaluate demo                         on the validation classes
   dmltune evaluate demo --split test            on classes that no search has used
-  dmltune evaluate demo --split test --compare  winner, baseline and untrained network side by side
+  dmltune evaluate demo --split test --compare   winner, baseline and untrained network side by side
   dmltune evaluate birds --split test --data-root ~/data -f json
   dmltune evaluate birds data.missing=skip      without listed images that cannot be read
   dmltune evaluate demo --clustering            NMI and F1 of k-means too

@@ -20,11 +20,11 @@ def test_a_training_that_is_interrupted_shows_the_command_that_continues_it(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(train, "train_with", interrupted)
-    options = ["max_steps=75", "--name", "n", "--store", str(tmp_path), "--cache", "none"]
+    options = ["max_steps=80", "--name", "n", "--store", str(tmp_path), "--cache", "none"]
     assert main(["train", "glyphs-ccp", *options]) == 130
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == (
-        f"  dmltune train glyphs-ccp max_steps=75 --cache none --store {tmp_path} --name n"
+        f"  dmltune train glyphs-ccp max_steps=80 --cache none --store {tmp_path} --name n"
     ), lines
 
 

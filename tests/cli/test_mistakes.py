@@ -73,12 +73,17 @@ def test_every_wrong_word_has_one_line_with_rule_value_and_remedy(
     assert expected in one_line(done)
 
 
-def test_data_that_are_not_there_are_told_before_ray_starts(dmltune: Run, tmp_path: Path) -> None:
-    message = one_line(
-        dmltune("search", "cub-lite-ccp", "--data-root", str(tmp_path / "none"), "--trials", "1")
-    )
-    assert str(tmp_path / "none") in message
-    assert "--data-root" in message
+def test_data_that_are_not_there_are_told_before_ray_starts_with_a_command_that_runs(
+    dmltune: Run, tmp_path: Path
+) -> None:
+    done = dmltune("search", "cub-lite-ccp", "--data-root", str(tmp_path / "none"), "--trials", "1")
+    assert done.returncode == 2
+    title, problem, advice, command = done.stderr.splitlines()
+    assert title == "cub-lite-ccp cannot begin here: 1 problem"
+    assert str(tmp_path / "none") in problem
+    assert "--data-root" in problem
+    assert advice == "this runs here now:"
+    assert command.startswith("  dmltune search glyphs-ccp")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_an_unknown_name_is_an_error_with_the_nearest_one() -> None:
 
 def test_parameters_have_their_yaml_names_and_leave_out_what_the_caller_gives() -> None:
     found = components.parameters(components.find("references", "ccp"))
-    assert list(found) == ["proxies", "pool_size", "lambda", "patience", "batch_weight"]
+    assert list(found) == ["proxies", "pool_size", "lambda", "patience", "longest", "batch_weight"]
     assert found["lambda"].default == 2e-4
     assert components.range_of(found["lambda"]) == Interval(ge=0)
     assert components.parameters(components.find("backbones", "timm/resnet18")) == {}
