@@ -90,7 +90,7 @@ def near_or_list(name: str, options: Iterable[str], what: str = "known") -> str:
         return printable(guess)
     if not options:
         return "; it takes none"
-    return printable(f"; {what}: {', '.join(options[:14])}{', …' if len(options) > 14 else ''}")
+    return printable(f"; {what}: {', '.join(options[:12])}{', …' if len(options) > 12 else ''}")
 
 
 def number_remedy(value: Any, whole: bool) -> str:

@@ -31,7 +31,10 @@ class SetupError(UserErrors):
 
 
 def require_setup(experiment: Experiment, locations: Locations) -> None:
-    """Fetch weights that are not here; raise a SetupError for all that is missing."""
+    """Fetch weights that are not here; raise a SetupError for all that is missing.
+
+    A model that no library has is a mistake in the experiment: its UserError is raised alone.
+    """
     if problems := setup_problems(experiment, locations):
         raise SetupError(problems)
     if warning := random_weights(experiment):
@@ -51,11 +54,15 @@ def setup_problems(experiment: Experiment, locations: Locations) -> list[str]:
             continue
         try:
             obtain(name, weights, locations.absolute_root)
+        except backbones.UnknownModelError:
+            raise
         except UserError as error:
             problems[str(error)] = None
     for name in dict.fromkeys(run.backbone.name for run in runs):
         try:
             parameters = sum(weight.numel() for weight in backbones.load(name).parameters())
+        except backbones.UnknownModelError:
+            raise
         except UserError as error:  # a library is not installed
             problems[str(error)] = None
         else:

@@ -31,7 +31,7 @@ def request(folder: Path, name: str, stop_at: str = "") -> FigureRequest:
             raise StoppedError
 
     base = experiment(GLYPHS, True)
-    trainings = Trainings("sft-table5", name, base, "", Resources(), locations, True, log)
+    trainings = Trainings("sft-table5", name, base, "", Resources(in_process=True), locations, log)
     return FigureRequest("sft-table5", "glyphs", GLYPHS, 1, (), (), True, locations, log, trainings)
 
 

@@ -21,6 +21,10 @@ FROM_SPACE = "space:"  # and a name: the backbone of a training of that space (t
 _WRAPPERS = ("module.", "backbone.", "net.")
 
 
+class UnknownModelError(UserError):
+    """A library has no model with this name."""
+
+
 class Backbone(nn.Module):
     """`channels` of the feature map; `mean` and `std` for the normalisation of images in [0, 1]."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmltune.core.backbones import Backbone, _maps, load_tensors
+from dmltune.core.backbones import Backbone, UnknownModelError, _maps, load_tensors
 from dmltune.core.backbones._weights import WeightsSource
 from dmltune.errors import UserError, nearest
 
@@ -106,7 +106,7 @@ def _library(model: str) -> Any:
     except ImportError:
         raise UserError(f"backbone timm/{model} needs timm; pip install 'dmltune[timm]'") from None
     if not timm.is_model(model):
-        raise UserError(f"timm has no model '{model}'{nearest(model, timm.list_models())}")
+        raise UnknownModelError(f"timm has no model '{model}'{nearest(model, timm.list_models())}")
     return timm
 
 

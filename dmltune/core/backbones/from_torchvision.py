@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dmltune.core.backbones import Backbone, _maps, load_tensors
+from dmltune.core.backbones import Backbone, UnknownModelError, _maps, load_tensors
 from dmltune.core.backbones._weights import WeightsSource
 from dmltune.errors import UserError, nearest
 
@@ -97,7 +97,7 @@ def _library(model: str) -> Any:
         raise UserError(f"backbone torchvision/{model} needs torchvision; pip install torchvision") from None
     known = torchvision.models.list_models(module=torchvision.models)
     if model not in known:
-        raise UserError(f"torchvision has no image model '{model}'{nearest(model, known)}")
+        raise UnknownModelError(f"torchvision has no image model '{model}'{nearest(model, known)}")
     return torchvision
 
 
