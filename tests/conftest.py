@@ -38,6 +38,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
         *("train/test_training.py", "test_packaging.py", "cli/test_search_own_data.py"),
     ),
 )
+LONG = "test_every_space.py"  # begins right after the lanes, so that no process works on it alone at the end
 CORPUS = "malformed/test_malformed.py"
 
 
@@ -60,6 +61,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The lanes with Ray are the longest, so they begin first."""
-    place = {TESTS / file: number for number, file in enumerate(file for lane in WITH_RAY for file in lane)}
+    """What takes longest begins first: the lanes with Ray, then the longest other file."""
+    first = [*(file for lane in WITH_RAY for file in lane), LONG]
+    place = {TESTS / file: number for number, file in enumerate(first)}
     items.sort(key=lambda item: place.get(item.path, len(place)))

@@ -167,4 +167,5 @@ def test_on_cifar_the_backbone_classifies_single_pictures_first_and_a_row_has_no
 
 
 def run(store: Store, options: StudyOptions, data_root: Path | None = None) -> StudyOutcome:
-    return run_study("collage", options, Resources(), Locations(store, data_root))
+    resources = Resources(in_process=options.tiny)
+    return run_study("collage", options, resources, Locations(store, data_root))
