@@ -53,7 +53,7 @@ def draw(search: SearchResult, path: Path) -> Path:
         history(first, rows, search.mode, f"{metric} on validation classes, %")
         for place, key in enumerate(keys):
             axis = figure.add_subplot(grid[place // COLUMNS, 1 + place % COLUMNS], sharey=first)
-            axis.tick_params(labelleft=False)
+            axis.tick_params(labelleft=lines > 1 and place % COLUMNS == 0)
             scatter(axis, [record for record in rows if key in record.values], key)
             axis.set_xlabel(names[key])
         if rows:
