@@ -86,8 +86,8 @@ MUTATIONS = (
     Mutation(
         "a score that must be low is taken as high",
         "fit.py",
-        "run.sign * metrics[",
-        "metrics[",
+        "after_validation(run.sign * score,",
+        "after_validation(score,",
         "test_fit.py",
     ),
     Mutation(
