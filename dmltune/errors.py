@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 LONGEST = 120  # characters of a value that a message shows
+NOTE = 25  # the level of log records that are shown without -v and warn of nothing
 
 
 class UserError(Exception):

@@ -13,13 +13,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
-from dmltune.errors import UserError, UserErrors, printable, readable
+from dmltune.errors import NOTE, UserError, UserErrors, printable, readable
 from dmltune.store import without_password
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # 130 is 128 + SIGINT, as in shells
 LONGEST_LINE = 900  # characters of a message
 _LONG_WORD = re.compile(r"\S{300,}")
-LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+LEVELS = (NOTE, logging.INFO, logging.DEBUG)
 STORAGE_LIBRARIES = ("mlflow", "sqlalchemy", "alembic", "optuna", "sqlite3")
 
 
@@ -162,7 +162,8 @@ def _without_output(error: BaseException | None) -> int:
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = message_line(f"{record.levelname.lower()}: {record.getMessage()}")
+        level = "" if record.levelno == NOTE else f"{record.levelname.lower()}: "
+        line = message_line(level + record.getMessage())
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

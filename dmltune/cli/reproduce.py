@@ -139,7 +139,7 @@ def show_figure(outcome: StudyOutcome, out: Output) -> None:
 def grid(table: Mapping[str, Any]) -> Table:
     """Return a table of a figure; values of a column with % are shown in percent."""
     from dmltune.report import formatting
-    from dmltune.reproduce.study_run import key_of
+    from dmltune.reproduce.study_run import column_key
 
     def text(column: str, value: Any) -> str:
         if value is None or (column.endswith("%") and not isinstance(value, str)):
@@ -148,7 +148,7 @@ def grid(table: Mapping[str, Any]) -> Table:
 
     shown = new_table(*table["columns"])
     for row in table["rows"]:
-        shown.add_row(*(text(column, row[key_of(column)]) for column in table["columns"]))
+        shown.add_row(*(text(column, row[column_key(column)]) for column in table["columns"]))
     return shown
 
 

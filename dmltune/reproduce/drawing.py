@@ -43,6 +43,13 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
+def powers_of_two(axis: Axes, ticks: Sequence[float]) -> None:
+    """Make the x axis logarithmic, with these ticks alone."""
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+
+
 def heat_map(
     axis: Axes,
     values: Mapping[tuple[int, int], float],

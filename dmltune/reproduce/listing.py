@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +41,13 @@ class Listed:
 def everything(data_root: Path | None) -> list[Listed]:
     """Return all of them: the tables, then the figures, each in the order of their sources."""
     listed = [*_tables(data_root), *_figures(data_root)]
-    return sorted(listed, key=lambda each: (_paper(each.source), each.kind != "table"))
+    return sorted(listed, key=lambda each: _order(each.source, each.kind))
 
 
-def _paper(source: str) -> int:
-    """The thesis first."""
-    return 0 if source.startswith("thesis") else 1
+def _order(source: str, kind: str) -> tuple[bool, bool, str, list[int]]:
+    """Return a sort key: the thesis first, tables before figures, then by number: 5.2 before 5.10."""
+    paper = source.partition(",")[0]
+    return paper != "thesis", kind != "table", paper, [int(number) for number in re.findall(r"\d+", source)]
 
 
 def _tables(data_root: Path | None) -> Iterator[Listed]:

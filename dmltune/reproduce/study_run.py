@@ -185,7 +185,7 @@ def _outcome(study: FigureStudy, request: FigureRequest, result: FigureResult) -
             {
                 "title": table.title,
                 "columns": list(table.columns),
-                "rows": [dict(zip(map(key_of, table.columns), row, strict=True)) for row in table.rows],
+                "rows": [dict(zip(map(column_key, table.columns), row, strict=True)) for row in table.rows],
             }
             for table in result.tables
         ],
@@ -196,7 +196,7 @@ def _outcome(study: FigureStudy, request: FigureRequest, result: FigureResult) -
     )
 
 
-def key_of(column: str) -> str:
+def column_key(column: str) -> str:
     """Return the name of a column in the rows of a document, where scores are fractions."""
     return column.removesuffix(" %")
 

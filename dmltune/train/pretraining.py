@@ -21,7 +21,7 @@ from dmltune.core.fit import fit
 from dmltune.core.threads import torch_threads
 from dmltune.data.cache import cache_folder, cached
 from dmltune.data.feed import ImageFeed
-from dmltune.errors import UserError
+from dmltune.errors import NOTE, UserError
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.train.ray_session import threads_of, usable_cores
 
@@ -91,7 +91,7 @@ def _entry(source: Experiment, data_root: str | None) -> str:
 
 def _build(source: Experiment, name: str, data_root: str | None, folder: Path) -> None:
     what = f"weights for the backbone: training the space {name} for {source.max_steps} steps"
-    logger.warning("%s, once on this machine", what)  # takes a while: shown without -v
+    logger.log(NOTE, "%s, once on this machine", what)
     if collectives.world_size() == 1:
         _train(source, data_root, folder)
         return

@@ -10,7 +10,7 @@ import pytest
 
 from dmltune import cli
 from dmltune.cli import boundary, main
-from dmltune.errors import UserError
+from dmltune.errors import NOTE, UserError
 
 
 def run(code: object, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> int:
@@ -81,6 +81,7 @@ def test_records_of_dmltune_are_shown_by_level_and_those_of_libraries_with_v(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def log(arguments: list[str]) -> int:
+        logging.getLogger("dmltune.data").log(NOTE, "takes a while")
         for level in (logging.DEBUG, logging.INFO, logging.WARNING):
             logging.getLogger("dmltune.data").log(level, "%s\nours", logging.getLevelName(level))
         logging.getLogger("PIL").warning("theirs")
@@ -91,10 +92,10 @@ def test_records_of_dmltune_are_shown_by_level_and_those_of_libraries_with_v(
     for arguments in ((), ("-v",), ("-vv",)):
         assert run(log, arguments, monkeypatch) == 0
         shown[len("".join(arguments))] = capsys.readouterr().err.splitlines()
-    assert shown[0] == ["warning: WARNING ours"]
+    assert shown[0] == ["takes a while", "warning: WARNING ours"]
     more = ["warning: WARNING ours", "warning: theirs", "warning: UserWarning: a library's warning"]
-    assert shown[2] == ["info: INFO ours", *more]
-    assert shown[3] == ["debug: DEBUG ours", "info: INFO ours", *more]
+    assert shown[2] == ["takes a while", "info: INFO ours", *more]
+    assert shown[3] == ["takes a while", "debug: DEBUG ours", "info: INFO ours", *more]
     assert not logging.getLogger().handlers or all(
         not isinstance(handler.formatter, boundary._OneLine) for handler in logging.getLogger().handlers
     )

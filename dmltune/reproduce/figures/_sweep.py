@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dmltune.reproduce.drawing import GREY, mean_and_spread
 from dmltune.reproduce.request import FigureRequest
+from dmltune.reproduce.table_studies import key_of
 from dmltune.reproduce.trainings import CellResult
 
 if TYPE_CHECKING:
@@ -33,25 +33,16 @@ def train_settings(
     request: FigureRequest, settings: Mapping[Setting, Sequence[str]], *, test: bool = False
 ) -> Cells:
     """Train each setting with every seed of the request; settings whose trainings all failed are left out."""
-    plan = {
-        f"{cell_name(setting)}-seed{seed}": (setting, seed)
-        for setting in settings
-        for seed in range(request.seeds)
-    }
-    assert len(plan) == len(settings) * request.seeds, "two settings have one name"
-    experiments = {
-        key: request.experiment(*settings[setting], seed=seed) for key, (setting, seed) in plan.items()
-    }
-    cells: Cells = {}
-    for key, cell in request.train(experiments, test=test).items():
-        cells.setdefault(plan[key][0], []).append(cell)
-    return cells
+    names = {cell_name(setting): setting for setting in settings}
+    assert len(names) == len(settings), "two settings have one name"
+    plan = {name: settings[setting] for name, setting in names.items()}
+    trained = request.train_each(plan, test=test)
+    return {names[name]: list(cells.values()) for name, cells in trained.items()}
 
 
 def cell_name(setting: Setting) -> str:
-    """Return ("C2", "mu", 0.3) as `C2-mu-0.3`, with a dash for what a name cannot have."""
-    text = "-".join(f"{part:g}" if isinstance(part, float) else str(part) for part in setting)
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
+    """Return ("C2", "mu", 0.3) as `C2-mu-0.3`."""
+    return key_of("-".join(f"{part:g}" if isinstance(part, float) else str(part) for part in setting))
 
 
 def means(

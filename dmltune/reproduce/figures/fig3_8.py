@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, mean_and_spread, save
+from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, mean_and_spread, powers_of_two, save
 from dmltune.reproduce.figures._data import CCP_DATA
 from dmltune.reproduce.request import FigureRequest
 from dmltune.reproduce.study import FigureResult, FigureStudy, FigureTable
@@ -52,9 +52,7 @@ def draw(scores: Scores, label: str, path: Path) -> Path:
         means = [100 * scores[method, size][0] for size in sizes]
         spreads = [100 * scores[method, size][1] for size in sizes]
         axis.errorbar(sizes, means, spreads, marker="o", capsize=3, color=colour, label=method)
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(SIZES, [str(size) for size in SIZES])
-    axis.minorticks_off()
+    powers_of_two(axis, SIZES)
     axis.set_xlabel("images in a batch, 4 of a class")
     axis.set_ylabel("MAP@R on validation classes, %")
     axis.legend(fontsize=9)

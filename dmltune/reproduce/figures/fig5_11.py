@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, save
+from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, powers_of_two, save
 from dmltune.reproduce.figures._pooling_data import AVERAGE, DATA, EPSILON, gsp
 from dmltune.reproduce.figures._sweep import (
     LOSSES,
@@ -63,9 +63,7 @@ def draw(scores: dict[Setting, Mean], losses: tuple[str, ...], label: str, path:
         draw_line(axis, ms, [scores[loss, m] for m in ms], COLOURS[loss], f"{loss} + GSP")
         if (loss, "gap") in scores:
             draw_level(axis, scores[loss, "gap"], "GAP")
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(ms, [str(m) for m in ms])
-        axis.minorticks_off()
+        powers_of_two(axis, ms)
         axis.set_xlabel("m, prototypes")
         axis.set_ylabel("MAP@R on validation classes, %")
         axis.set_title(f"{loss}, ε = {EPSILON[loss]:g}", fontsize=9)

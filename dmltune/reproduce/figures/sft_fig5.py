@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, save
+from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, powers_of_two, save
 from dmltune.reproduce.figures import _sft_data
 from dmltune.reproduce.figures._sweep import (
     Mean,
@@ -85,9 +85,7 @@ def draw(scores: Scores, label: str, path: Path) -> Path:
                     draw_level(axis, usual[USUAL], "baseline", COLOURS[name])
             elif curve:
                 draw_line(axis, list(curve), list(curve.values()), COLOURS[name], name)
-                axis.set_xscale("log", base=2)
-                axis.set_xticks(list(curve), [f"{value:g}" for value in curve])
-                axis.minorticks_off()
+                powers_of_two(axis, list(curve))
         axis.set_xlabel("images in a batch, 3 of a class" if varied == "batch" else "λ")
         axis.set_ylabel("R@1 on validation classes, %")
         axis.legend(fontsize=9)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, save
+from dmltune.reproduce.drawing import BLUE, ORANGE, canvas, powers_of_two, save
 from dmltune.reproduce.figures._data import BIRDS, CUB, GLYPHS
 from dmltune.reproduce.figures._points import images_of
 from dmltune.reproduce.figures._sweep import (
@@ -74,10 +74,7 @@ def draw(scores: Scores, images: int, label: str, path: Path) -> Path:
             draw_line(axis, shares, [scores[loss, size] for size in sizes], COLOURS[loss], f"{loss} + XBM")
         if (loss, 0) in scores:
             draw_level(axis, scores[loss, 0], f"{loss} alone", COLOURS[loss])
-    axis.set_xscale("log", base=2)
-    ticks = [100 * share for share in SHARES]
-    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.minorticks_off()
+    powers_of_two(axis, [100 * share for share in SHARES])
     axis.set_xlabel("memory, % of the training images")
     axis.set_ylabel("MAP@R on validation classes, %")
     axis.legend(fontsize=8)
