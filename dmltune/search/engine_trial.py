@@ -1,0 +1,63 @@
+"""A trial as the search engine knows it: without Ray and without a clock, and a higher score is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+TrialRole = Literal["reference", "baseline", "repeat", "search"]
+EngineState = Literal["running", "paused", "complete", "pruned", "failed"]
+Decision = Literal["continue", "stop", "pause"]
+
+
+@dataclass(slots=True)
+class EngineTrial:
+    """Scores are those of the search times -1 where low is good: the engine always looks for the highest.
+
+    A repetition (`role` "repeat") trains the configuration of trial `repeats` with another seed or fold.
+    """
+
+    number: int
+    role: TrialRole
+    values: Mapping[str, Any]
+    seed: int = 0
+    fold: int = 0
+    repeats: int | None = None
+    state: EngineState = "running"
+    steps: list[int] = field(default_factory=list)  # of its validations, in ascending order
+    scores: list[float] = field(default_factory=list)  # one for each of `steps`
+    projections: list[int] = field(default_factory=list)  # CCP: how many had ended at each of `steps`
+
+    @property
+    def configuration(self) -> int:
+        """The number of the trial that first had this configuration."""
+        return self.number if self.repeats is None else self.repeats
+
+    @property
+    def protected(self) -> bool:
+        """Whether everything else is compared with it: such a trial is never stopped or paused."""
+        return self.role != "search"
+
+    @property
+    def best(self) -> float | None:
+        """The best score so far, which is that of the model that the trial leaves behind."""
+        return max(self.scores, default=None)
+
+    @property
+    def score(self) -> float | None:
+        """The final score: that of a complete trial."""
+        return self.best if self.state == "complete" else None
+
+    def add(self, step: int, score: float, projections: int = 0) -> bool:
+        """Enter a validation; False for one that was entered before."""
+        if self.steps and step <= self.steps[-1]:
+            return False
+        self.steps.append(step)
+        self.scores.append(score)
+        self.projections.append(projections)
+        return True
+
+    def best_until(self, step: int) -> float | None:
+        """The best score of all validations up to this step."""
+        return max((s for at, s in zip(self.steps, self.scores, strict=True) if at <= step), default=None)
