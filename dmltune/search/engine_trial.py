@@ -28,11 +28,22 @@ class EngineTrial:
     steps: list[int] = field(default_factory=list)  # of its validations, in ascending order
     scores: list[float] = field(default_factory=list)  # one for each of `steps`
     projections: list[int] = field(default_factory=list)  # CCP: how many had ended at each of `steps`
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # what the sampler stored in it
 
     @property
     def configuration(self) -> int:
         """The number of the trial that first had this configuration."""
         return self.number if self.repeats is None else self.repeats
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """What it has in common with the other trials of the same seed and fold."""
+        return self.seed, self.fold
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the sampler learns from it: not the baseline, which is no point of the space."""
+        return self.role in ("reference", "search")
 
     @property
     def protected(self) -> bool:

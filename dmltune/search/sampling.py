@@ -60,38 +60,41 @@ class Proposer:
         mode: Literal["max", "min"],
         seed: int,
     ) -> None:
-        self._space = space
+        self.space = space
         self._direction: Literal["maximize", "minimize"] = "maximize" if mode == "max" else "minimize"
         self._make_sampler = make_sampler
         self._seed = seed
 
     def propose(
-        self, trials: Sequence[FrozenTrial], study_attributes: Mapping[str, Any] | None = None
+        self,
+        trials: Sequence[FrozenTrial],
+        study_attributes: Mapping[str, Any] | None = None,
+        tried: Sequence[Mapping[str, Any]] | None = None,
     ) -> Proposal | None:
-        """Return a point that no rule forbids and no trial has tried; None when a finite space has no
-        more."""
-        tried = [values_of(trial) for trial in trials]
+        """Return a point that no rule forbids and that is not among `tried`; None when a finite space has no
+        more. `tried` are the points of `trials`, if these are not only some of all."""
+        tried = [values_of(trial) for trial in trials] if tried is None else tried
         for choice in self._choices(tried):
             if choice and not any(choice.items() <= values.items() for values in tried):
-                own = self._space.own_point(next(iter(choice.values())))
-                if self._space.violated(own) is None:
+                own = self.space.own_point(next(iter(choice.values())))
+                if self.space.violated(own) is None:
                     return Proposal(own)
             if proposal := self._drawn(trials, tried, study_attributes or {}, choice):
                 return proposal
-        if size_of(self._space) > len(tried):
+        if size_of(self.space) > len(tried):
             raise UserError(
-                f"no new point satisfies {', '.join(map(str, self._space.require))} in {DRAWS} random draws. "
+                f"no new point satisfies {', '.join(map(str, self.space.require))} in {DRAWS} random draws. "
                 "Widen the bounds or drop a rule."
             )
         return None
 
     def _choices(self, tried: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return what the next trial may be fixed to, the choice with the fewest trials first."""
-        name = self._space.balanced
+        name = self.space.balanced
         if name is None:
             return [{}]
         taken = [values.get(name) for values in tried]
-        return [{name: choice} for choice in sorted(self._space[name].choices, key=taken.count)]
+        return [{name: choice} for choice in sorted(self.space[name].choices, key=taken.count)]
 
     def _drawn(
         self,
@@ -101,7 +104,7 @@ class Proposer:
         choice: Mapping[str, Any],
     ) -> Proposal | None:
         """Return a new point with this choice, of the sampler or, if it has none, a random one."""
-        seed = self._seed + 1000 * len(trials)
+        seed = self._seed + 1000 * len(tried)
         draws = 100 * ASKS if choice else DRAWS
         samplers = ((self._make_sampler(seed), ASKS), (RandomSampler(seed=seed + 1), draws))
         for sampler, times in samplers:
@@ -114,7 +117,7 @@ class Proposer:
                     study.enqueue_trial(dict(choice))
                 trial = study.ask()
                 values = self._suggest(trial)
-                if values not in tried and self._space.violated(values) is None:
+                if values not in tried and self.space.violated(values) is None:
                     frozen = study._storage.get_trial(trial._trial_id)
                     stored = study._storage.get_study_system_attrs(study._study_id)
                     return Proposal(values, dict(frozen.system_attrs), dict(stored))
@@ -123,7 +126,7 @@ class Proposer:
 
     def _suggest(self, trial: optuna.Trial) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for parameter in self._space.applicable(values):
+        for parameter in self.space.applicable(values):
             values[parameter.name] = trial._suggest(parameter.label, distribution(parameter))
         return values
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,7 +48,7 @@ class SearchSpace:
                 if key not in known:
                     message = f"unknown key '{one_line(key)}'{near_or_list(key, known, 'known keys')}"
                     raise Problem(f"search.{parameter.name}.when: {message}", ("search", parameter.name))
-        require, balanced = _compiled(tree["require"], known), tree["balanced"]
+        require, balanced = compiled(tree["require"], known), tree["balanced"]
         space = SearchSpace(parameters, require, {}, fixed, tree["presets"], balanced)
         if balanced is not None and (space[balanced].kind != "choice" or space[balanced].when):
             message = f"balanced needs a key with choices and without 'when'; got {balanced}. Delete it."
@@ -88,16 +88,8 @@ class SearchSpace:
         """Return the first rule that the experiment with `values` breaks, `require` or any other, or None."""
         view = self.view(values)
         active = self.active(values)
-        inactive = set(self.names).difference(active)
-        for expression in self.require:
-            if any(name not in view or name in inactive for name in expression.names):
-                continue  # a key of the rule does not apply to this point
-            try:
-                if not expression.holds(view):
-                    given = ", ".join(f"{name} = {show(view[name])}" for name in expression.names)
-                    return f"require: {expression.text} does not hold for {given}"
-            except ExpressionError as error:
-                return one_line(f"require: {error}")
+        if broken := self.broken_requirement(view, active):
+            return broken
         try:
             rules.validate_values(view)
         except Problem as problem:
@@ -109,6 +101,20 @@ class SearchSpace:
                 own = {key.removeprefix(start): view[key] for key in view if key.startswith(start)}
                 if reason := components.refused(section, own, view["embedding.dim"]):
                     return reason
+        return None
+
+    def broken_requirement(self, view: Mapping[str, Any], active: Collection[str]) -> str | None:
+        """Return the first rule of `require` that these values break, or None."""
+        inactive = set(self.names).difference(active)
+        for expression in self.require:
+            if any(name not in view or name in inactive for name in expression.names):
+                continue  # a key of the rule does not apply to this point
+            try:
+                if not expression.holds(view):
+                    given = ", ".join(f"{name} = {show(view[name])}" for name in expression.names)
+                    return f"require: {expression.text} does not hold for {given}"
+            except ExpressionError as error:
+                return one_line(f"require: {error}")
         return None
 
     def view(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,7 +262,7 @@ def _own_value(parameter: Parameter, value: Any) -> Any:
         raise Problem(message, ("search", name), tuple(name.split("."))) from None
 
 
-def _compiled(texts: list[str], known: set[str]) -> tuple[Expression, ...]:
+def compiled(texts: Sequence[str], known: Collection[str]) -> tuple[Expression, ...]:
     compiled = []
     for text in texts:
         try:

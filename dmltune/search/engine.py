@@ -1,0 +1,183 @@
+"""The search engine: which trial is next, and whether a running one goes on. Without Ray and without a clock.
+
+Ray Tune (searcher.py) and the simulator (simulation.py) ask the same engine. It decides from the trials alone:
+an engine that is given the trials of an earlier session goes on as if it had not been interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmltune.search import expected_gain
+from dmltune.search.budget import Plan
+from dmltune.search.engine_trial import Decision, EngineState, EngineTrial, TrialRole
+from dmltune.search.observations import noise_of, observed
+from dmltune.search.replication import Again, Replication
+from dmltune.search.sampling import Proposal, Proposer
+from dmltune.search.schedulers import Rule
+from dmltune.search.score_table import ScoreTable
+from dmltune.search.winners import Verdict, judge
+
+WAIT = "wait"  # nothing to start now; a trial that is running decides what is next
+END = "end"  # nothing to start any more
+
+
+@dataclass(frozen=True)
+class Start:
+    """Begin a new trial. A repetition (`repeats`) has the values of that trial."""
+
+    role: TrialRole
+    proposal: Proposal
+    seed: int
+    fold: int
+    repeats: int | None = None
+
+
+@dataclass(frozen=True)
+class Continue:
+    """Go on with this paused trial."""
+
+    number: int
+
+
+Next = Start | Continue | str
+
+
+@dataclass
+class Engine:
+    """`attributes` is what the sampler keeps in the study."""
+
+    plan: Plan
+    rule: Rule
+    proposer: Proposer
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    earlier: Any = None  # scores of other searches (earlier.py)
+
+    def __post_init__(self) -> None:
+        self.trials: dict[int, EngineTrial] = {}
+        self._replication = Replication(self.plan)
+        self._space_is_used_up = False
+
+    # ---- what happened
+
+    def add(self, trial: EngineTrial) -> None:
+        """Enter a trial that was started, now or in an earlier session."""
+        self.trials[trial.number] = trial
+        if trial.steps and trial.role != "repeat":
+            self.rule.restore(trial)
+            if trial.state in ("complete", "pruned", "failed"):
+                self.rule.end(trial.number)
+
+    def report(self, number: int, step: int, score: float, projections: int = 0) -> Decision:
+        """Enter a validation and decide. One that is entered already changes nothing."""
+        trial = self.trials[number]
+        if not trial.add(step, score, projections):
+            return "continue"
+        if trial.role == "repeat" or step == 0:
+            return "continue"
+        decision = self.rule.report(trial)
+        return "continue" if trial.protected else decision
+
+    def decide_again(self, number: int) -> Decision:
+        """Decide for the last validation of a trial whose decision was lost with the driver."""
+        trial = self.trials[number]
+        if not trial.steps or trial.steps[-1] == 0 or trial.protected:
+            return "continue"
+        return self.rule.report(trial)
+
+    def end(self, number: int, state: EngineState) -> None:
+        """A trial is over, or paused."""
+        trial = self.trials[number]
+        trial.state = state
+        if state != "paused" and trial.role != "repeat":
+            self.rule.end(number)
+
+    # ---- what is next
+
+    def next(self) -> Next:
+        if (number := self.rule.promote()) is not None:
+            self.trials[number].state = "running"
+            return Continue(number)
+        if start := self._fixed() or self._fold():
+            return start
+        if self._points_left() and (start := self._proposed()):
+            return start
+        if start := self._repetition():
+            return start
+        running = any(trial.state == "running" for trial in self.trials.values())
+        if not running and self._spare() and (start := self._proposed()):
+            return start  # repetitions would tell nothing more
+        return WAIT if running else END
+
+    def _fixed(self) -> Start | None:
+        """Return the reference point, the baseline or a repetition of the reference point."""
+        roles = {trial.role for trial in self.trials.values() if trial.role in ("reference", "baseline")}
+        seed, fold = self.plan.seed, self.plan.first_fold
+        if self.plan.reference and "reference" not in roles:
+            return Start("reference", Proposal(self.plan.reference), seed, fold)
+        if self.plan.baseline and "baseline" not in roles:
+            return Start("baseline", Proposal({}), seed, fold)
+        if len(self.trials) > 1 + self.plan.baseline + self.plan.noise_repeats:
+            return None  # they were all started
+        return self._again(self._replication.of_the_noise(self.trials.values()))
+
+    def _fold(self) -> Start | None:
+        return self._again(self._replication.of_a_fold(self.trials.values())) if self._spare() else None
+
+    def _points_left(self) -> bool:
+        begun = sum(trial.is_point or self._is_fold(trial) for trial in self.trials.values())
+        if begun >= self.plan.points or self.plan.used() >= 1 - self.plan.share:
+            return False
+        return not (self.plan.stop_at_noise and self.gain_is_noise())
+
+    def _is_fold(self, trial: EngineTrial) -> bool:
+        """Whether it trains a point on one of the further folds of `objective.folds`."""
+        return self.plan.folds > 1 and trial.repeats is not None and trial.fold != self.plan.first_fold
+
+    def _proposed(self) -> Start | None:
+        if self._space_is_used_up or self.plan.used() >= 1:
+            return None
+        if self.plan.stop_at_noise and self.gain_is_noise():
+            return None
+        trials = list(self.trials.values())
+        told = observed(self.proposer.space, trials)
+        tried = [trial.values for trial in trials if trial.is_point]
+        proposal = self.proposer.propose(told, self.attributes, tried)
+        if proposal is None:
+            self._space_is_used_up = True
+            return None
+        self.attributes = {**self.attributes, **proposal.study_attributes}
+        return Start("search", proposal, self.plan.seed, self.plan.first_fold)
+
+    def _repetition(self) -> Start | None:
+        """Return the next repetition of a candidate, or of the baseline, at the end of the budget."""
+        if not self.plan.repeats or not (left := self._spare()) or self.plan.used() >= 1:
+            return None
+        return self._again(self._replication.of_a_candidate(self.trials.values(), left))
+
+    def _spare(self) -> int:
+        """Return how many trials of the budget were not begun."""
+        return max(0, self.plan.total - len(self.trials))
+
+    def _again(self, again: Again | None) -> Start | None:
+        if again is None:
+            return None
+        values = self.trials[again.configuration].values
+        return Start("repeat", Proposal(values), again.seed, again.fold, again.configuration)
+
+    # ---- what is known
+
+    def verdict(self) -> Verdict | None:
+        """Return the winner and how sure it is; None before a trial is complete."""
+        return judge(ScoreTable.of(self.trials.values()))
+
+    def noise(self) -> float | None:
+        return noise_of(self.trials.values())
+
+    def gain_is_noise(self) -> bool:
+        """Whether further proposals are expected to gain less than the noise."""
+        noise = self.noise()
+        scores = [t.score for t in self.trials.values() if t.is_point and t.score is not None]
+        return noise is not None and expected_gain.gain_is_noise(scores, noise)

@@ -1,0 +1,119 @@
+"""Which configuration is trained again, with which seed or fold: the noise, races of folds, candidates."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dmltune.search import fold_race
+from dmltune.search.budget import Plan
+from dmltune.search.engine_trial import EngineTrial
+from dmltune.search.repetition import next_repetition
+from dmltune.search.score_table import ScoreTable
+
+Block = tuple[int, int]  # seed and fold
+
+
+@dataclass(frozen=True)
+class Again:
+    """Train the configuration of this trial with this seed and fold."""
+
+    configuration: int
+    seed: int
+    fold: int
+
+
+class Replication:
+    """Decides from the trials alone, so that a resumed search decides what an undisturbed one would."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def of_the_noise(self, trials: Collection[EngineTrial]) -> Again | None:
+        """Return the next repetition of the reference point, if the plan has one more."""
+        reference = next((trial for trial in trials if trial.role == "reference"), None)
+        if reference is None:
+            return None
+        for index in range(1, 1 + self._plan.noise_repeats):
+            seed = reference.seed + index
+            if not _has(trials, reference.number, (seed, reference.fold)):
+                return Again(reference.number, seed, reference.fold)
+        return None
+
+    def of_a_fold(self, trials: Collection[EngineTrial]) -> Again | None:
+        """Return the next fold of a configuration that its race has not dropped."""
+        if self._plan.folds < 2:
+            return None
+        folds = range(self._plan.first_fold, self._plan.first_fold + self._plan.folds)
+        complete = _scores_by_fold(trials)
+        first = [trial for trial in trials if trial.repeats is None and trial.score is not None]
+        whole = {number: s for number, s in complete.items() if all(fold in s for fold in folds)}
+        for trial in sorted(first, key=lambda trial: (not trial.protected, trial.number)):
+            own = complete[trial.number]
+            begun = [fold for fold in folds if _has(trials, trial.number, (trial.seed, fold))]
+            if len(begun) == len(folds) or len(own) < len(begun):
+                continue  # it has all, or one is under way
+            if trial.protected or not self._dropped(own, whole, folds):
+                return Again(trial.number, trial.seed, folds[len(begun)])
+        return None
+
+    def _dropped(
+        self, own: dict[int, float], whole: dict[int, dict[int, float]], folds: Sequence[int]
+    ) -> bool:
+        """Return whether this configuration has lost its race against the best one with all folds."""
+        if not whole:
+            return False
+        incumbent = max(whole.values(), key=lambda scores: statistics.fmean(scores[fold] for fold in folds))
+        shared = [fold for fold in folds if fold in own]
+        return fold_race.drop(
+            [own[fold] for fold in shared],
+            [incumbent[fold] for fold in shared],
+            k=len(folds),
+            noise=_noise_of_differences(list(whole.values()), folds),
+        )
+
+    def of_a_candidate(self, trials: Collection[EngineTrial], left: int) -> Again | None:
+        """Return the repetition that tells most about which configuration is best."""
+        table = ScoreTable.of(trials)
+        for trial in trials:  # one under way counts with the mean of its configuration
+            known = table.scores(trial.configuration) if trial.configuration in table.candidates else {}
+            if trial.state == "running" and trial.repeats is not None and known:
+                table.add(trial.configuration, trial.block, statistics.fmean(known.values()))
+        if not table.candidates:
+            return None
+        found = next_repetition(table, spare=left)
+        if found is None:
+            return None
+        seed, fold = found.block
+        again = Again(found.candidate, int(seed), int(fold))
+        return None if _has(trials, again.configuration, found.block) else again
+
+
+def _has(trials: Collection[EngineTrial], configuration: int, block: Block) -> bool:
+    return any(trial.configuration == configuration and trial.block == block for trial in trials)
+
+
+def _scores_by_fold(trials: Collection[EngineTrial]) -> dict[int, dict[int, float]]:
+    """Return the scores of each configuration's own seed by fold."""
+    seeds = {trial.number: trial.seed for trial in trials if trial.repeats is None}
+    scores: dict[int, dict[int, float]] = {}
+    for trial in trials:
+        if trial.score is not None and trial.seed == seeds.get(trial.configuration):
+            scores.setdefault(trial.configuration, {})[trial.fold] = trial.score
+    return scores
+
+
+def _noise_of_differences(rows: list[dict[int, float]], folds: Sequence[int]) -> float | None:
+    """Return the standard deviation over folds that is left after the means of rows and folds."""
+    if len(rows) < 2:
+        return None
+    means = {fold: statistics.fmean(row[fold] for row in rows) for fold in folds}
+    squares = 0.0
+    for row in rows:
+        level = statistics.fmean(row[fold] - means[fold] for fold in folds)
+        squares += sum((row[fold] - means[fold] - level) ** 2 for fold in folds)
+    freedom = (len(rows) - 1) * (len(folds) - 1)
+    return (squares / freedom) ** 0.5
+
+
