@@ -19,7 +19,10 @@ from dmltune.experiment.schema import components
 from dmltune.store import validated_name
 
 WINNER, REFERENCE, BASELINE = "winner", "reference", "baseline"
-NOT_OF_THE_TRAINING = ("fold", "seed", "about", "presets", "balanced", "trials", "sampler", "scheduler")
+NOT_OF_THE_TRAINING = (
+    *("fold", "seed", "about", "presets", "balanced", "trials", "sampler", "scheduler"),
+    *("repeat_share", "stop_at_noise"),
+)
 
 
 def _read_experiment(tree: Any) -> Experiment:
@@ -52,6 +55,7 @@ def digest(experiment: Experiment) -> str:
     tree = experiment.fixed().to_dict()
     for key in NOT_OF_THE_TRAINING:
         tree.pop(key, None)
+    del tree["objective"]["folds"]
     components.complete(tree)
     del tree["presets"]
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:12]

@@ -44,10 +44,12 @@ class Experiment(sections.Section):
     require: list[str] = []
     balanced: str | None = None
     objective: sections.ObjectiveSettings = sections.ObjectiveSettings()
-    sampler: ComponentSettings = ComponentSettings(name="tpe")
+    sampler: ComponentSettings = ComponentSettings(name="auto")
     scheduler: ComponentSettings = ComponentSettings(name="asha")
     trials: Count = 20
-    noise_seeds: Annotated[int, Field(ge=0, le=100)] = 0
+    noise_seeds: Annotated[int, Field(ge=0, le=100)] = 0  # of the reference point; 0: 3, or fewer if short
+    repeat_share: Annotated[float, Field(ge=0, le=0.9)] = 0.2  # of the trials, to repeat the candidates
+    stop_at_noise: bool = False
     reference_point: dict[str, Any] = {}
     baseline: dict[str, Any] = {}
     presets: dict[str, dict[str, dict[str, Any]]] = {}
@@ -146,6 +148,8 @@ class Experiment(sections.Section):
             "baseline": {},
             "balanced": None,
             "noise_seeds": 0,
+            "repeat_share": 0.2,
+            "stop_at_noise": False,
         }
         return self.model_copy(update=nothing)
 

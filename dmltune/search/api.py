@@ -13,7 +13,12 @@ from dmltune.experiment import Experiment
 from dmltune.report.search_figure import draw
 from dmltune.resources import Locations, Resources
 from dmltune.runs import CONTINUES, TrackedRun, closed_on_error, provenance
+from dmltune.search.budget import Plan
+from dmltune.search.engine import END, Engine
 from dmltune.search.findings import idle_parameters, noise
+from dmltune.search.limits import Limits
+from dmltune.search.making import make_engine
+from dmltune.search.outcome import outcome_of
 from dmltune.search.records import TrialRecords
 from dmltune.search.state import SearchResult, SearchState, Watch
 from dmltune.store import Store, validated_name
@@ -30,6 +35,7 @@ def search(
     name: str | None = None,
     trials: int | None = None,
     time: float | None = None,
+    cost: float | None = None,
     workers: int = 1,
     concurrent: int | None = None,
     isolation: Literal["slot", "trial"] = "slot",
@@ -38,27 +44,30 @@ def search(
     address: str | None = None,
     watch: Watch | None = None,
 ) -> SearchResult:
-    """Run `trials` trials in all: the reference point (trial 0), the baseline, and the sampler's proposals.
+    """Run `trials` trials in all: the reference point (trial 0), the baseline, the sampler's proposals, and
+    in the last part of the budget repetitions of the candidates with other seeds.
 
     The experiment's `noise_seeds` adds repetitions of the reference point: that many seeds in all.
-    The same `name` continues where it stopped; `time` (seconds) ends it early, to be continued. Only the
-    training half of the data set is read: scores are those of the validation classes. `watch` is called with
-    every SearchEvent.
+    The same `name` continues where it stopped; `time` (seconds) ends it early, to be continued, and so does
+    `cost` (seconds of all workers together, also of earlier sessions). Only the training half of the data
+    set is read: scores are those of the validation classes. `watch` is called with every SearchEvent.
     """
     resources = Resources(workers, concurrent, address, isolation)
-    planned = planned_trials(experiment, trials, time)
     name = validated_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
+    limits = Limits(time, cost, workers)
+    plan = make_plan(experiment, trials, limits)
     locations = Locations(store or Store.at(), data_root)
     fingerprint = validate_experiment(experiment, locations, workers)
     with claim_name(locations.store, name, experiment, fingerprint):
         objective = experiment.objective
-        state = SearchState(name, space_name, objective.metric, objective.mode, planned)
-        state.deadline = clock.time() + time if time else None
+        state = SearchState(name, space_name, objective.metric, objective.mode, plan.total)
+        state.deadline = limits.start(state)
         about = provenance(experiment, fingerprint)
         parent, is_new = _parent_run(locations.store, experiment, name, space_name, about)
         records = TrialRecords(locations.store, state, experiment, parent, about, watch)
-        if not is_new and not records.interrupted() and len(records.trials()) >= planned:
-            return _result(experiment, records, locations.store, "")  # nothing to do: the run stays as it is
+        engine = make_engine(experiment, plan, records)
+        if not is_new and not records.unfinished() and engine.next() == END:
+            return _result(experiment, records, engine, locations.store, "")  # the run stays as it is
         parent.reopen(about)
 
         def interrupt(reason: str) -> None:
@@ -70,29 +79,20 @@ def search(
         with closed_on_error(interrupt):
             from dmltune.search.tuning import run_trials
 
-            points = planned - bool(experiment.baseline) - repetitions(experiment)
-            stopped = run_trials(experiment, records, locations, resources, points)
-            result = _result(experiment, records, locations.store, stopped)
+            stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used)
+            result = _result(experiment, records, engine, locations.store, stopped)
             _log_result(parent, result)
         return result
 
 
-def planned_trials(experiment: Experiment, trials: int | None, time: float | None) -> int:
-    """Return how many trials a search runs; a budget that is none is a UserError."""
+def make_plan(experiment: Experiment, trials: int | None, limits: Limits) -> Plan:
+    """Return the plan of a search; a budget that is none is a UserError."""
     if not experiment.searchable:
         raise UserError("this experiment has nothing to search (no `search:` section); use `dmltune train`")
     if trials is not None and trials < 1:
         raise UserError(f"--trials must be at least 1; got {trials}")
-    if time is not None and time <= 0:
-        raise UserError(f"--time must be above 0; got {time:g} s")
-    wanted = experiment.trials if trials is None else trials
-    # the baseline always runs too, and repetitions are run beside the trials
-    return max(wanted, 1 + bool(experiment.baseline)) + repetitions(experiment)
-
-
-def repetitions(experiment: Experiment) -> int:
-    """Return how often the reference point runs again with another seed."""
-    return max(0, experiment.noise_seeds - 1)
+    limits.require_positive()
+    return Plan.of(experiment, trials, limits.used)
 
 
 def _parent_run(
@@ -137,9 +137,12 @@ def _log_result(parent: TrackedRun, result: SearchResult) -> None:
         parent.end("complete")
 
 
-def _result(experiment: Experiment, records: TrialRecords, store: Store, stopped: str) -> SearchResult:
+def _result(
+    experiment: Experiment, records: TrialRecords, engine: Engine, store: Store, stopped: str
+) -> SearchResult:
     state = records.state
     rows = tuple(sorted(state.rows.values(), key=lambda row: row.number))
+    outcome = outcome_of(engine.verdict(), state.mode)
     return SearchResult(
         name=state.name,
         space_name=state.space_name,
@@ -147,7 +150,7 @@ def _result(experiment: Experiment, records: TrialRecords, store: Store, stopped
         mode=state.mode,
         protocol=experiment.objective.protocol,
         rows=rows,
-        winner=state.best_row("reference", "search"),
+        winner=state.rows[outcome.winner] if outcome else None,
         reference=next((row for row in rows if row.role == "reference"), None),
         baseline=next((row for row in rows if row.role == "baseline"), None),
         untrained_score=records.untrained_score(),
@@ -157,5 +160,6 @@ def _result(experiment: Experiment, records: TrialRecords, store: Store, stopped
         interrupted=bool(stopped),
         reason=stopped,
         noise=noise(rows),
+        verdict=outcome,
         idle_parameters=idle_parameters(experiment.space.names, rows),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ def chosen_after(seen: Sequence[Seen], trials: Mapping[int, EngineTrial]) -> dic
             then[number].state = "complete"
     verdict = judge(ScoreTable.of(then.values()))
     others = [trial for trial in then.values() if trial.state != "complete" and trial.is_point]
-    leader = max(others, key=lambda trial: trial.best or 0.0, default=None)
+    leader = max(others, key=_best, default=None)
     if verdict is None:
         return dict(leader.values) if leader else None
     scores = [trial.best for trial in then.values() if trial.configuration == verdict.winner]
@@ -38,3 +39,7 @@ def chosen_after(seen: Sequence[Seen], trials: Mapping[int, EngineTrial]) -> dic
     if leader is not None and leader.best is not None and leader.best > level + 2 * (verdict.noise or 0.0):
         return dict(leader.values)
     return dict(trials[verdict.winner].values)
+
+
+def _best(trial: EngineTrial) -> float:
+    return -math.inf if trial.best is None else trial.best

@@ -13,7 +13,7 @@ _ENDED = ("complete", "pruned")
 
 def noise(rows: Iterable[TrialRecord]) -> Noise | None:
     """Return the noise of the reference point over seeds, when it ran with two or more."""
-    repeated = [row for row in rows if row.role in ("reference", "repeat") and row.state == "complete"]
+    repeated = [row for row in rows if row.state == "complete" and _is_reference(row)]
     scores = tuple(row.best for row in repeated if row.best is not None)
     return Noise(scores, statistics.stdev(scores)) if len(scores) > 1 else None
 
@@ -29,3 +29,8 @@ def idle_parameters(names: Iterable[str], rows: Sequence[TrialRecord]) -> tuple[
             acted = len(having) - reasons.total()
             found.append(IdleParameter(name, acted, len(having), reasons.most_common(1)[0][0]))
     return tuple(found)
+
+
+def _is_reference(row: TrialRecord) -> bool:
+    """Whether it trained the reference point, which is trial 0, on the usual fold."""
+    return row.role == "reference" or (row.role == "repeat" and not row.repeats and not row.fold)

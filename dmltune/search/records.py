@@ -20,23 +20,24 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment.tree import flatten
 from dmltune.runs import TrackedRun
-from dmltune.search.sampling import Proposal, as_template, values_of
+from dmltune.search.engine_trial import EngineTrial
+from dmltune.search.restoring import (
+    PAUSED,
+    PROJECTIONS,
+    STUDY_STATES,
+    ended_projections,
+    engine_trial_of,
+    is_paused,
+    record_of,
+)
+from dmltune.search.sampling import Proposal, as_template
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord, TrialRole, Watch
-from dmltune.search.state import TrialState as RecordState
+from dmltune.search.stored_models import StoredModels
 from dmltune.search.study import Study
 from dmltune.search.untrained import UntrainedMeasures
 from dmltune.search.watching import Watcher
 from dmltune.store import Store
 from dmltune.train.orders import TrialReport
-
-STORED_BEST = 3  # models stored of a search, besides those of the reference point and the baseline
-_STATES: dict[TrialState, RecordState] = {
-    TrialState.COMPLETE: "complete",
-    TrialState.PRUNED: "pruned",
-    TrialState.FAIL: "failed",
-    TrialState.RUNNING: "interrupted",
-}
-_STUDY_STATES = {state: study_state for study_state, state in _STATES.items()}
 
 
 class TrialRecords:
@@ -64,9 +65,9 @@ class TrialRecords:
         self._reports: dict[int, TrialReport] = {}
         self._runs: dict[int, TrackedRun] = {}
         self.untrained = UntrainedMeasures(self.study)
-        self._models: set[int] = set(self.study.attribute("models", []))  # stored as artifacts
+        self._models = StoredModels(self.study, state)
         for trial in self.study.trials():
-            state.put(_record(trial, state.mode))
+            state.put(record_of(trial, state.mode))
         self._require_all_trials()
 
     # ---- reading
@@ -82,12 +83,26 @@ class TrialRecords:
         return sum(row.role == role for row in self.state.rows.values())
 
     def interrupted(self) -> list[int]:
-        """Return the trials that are RUNNING in the study and not worked on by this process."""
+        """Return the trials that are RUNNING in the study, not paused and not worked on by this process."""
         return [
             trial.number
             for trial in self.trials()
-            if trial.state == TrialState.RUNNING and trial.number not in self._sessions
+            if trial.state == TrialState.RUNNING
+            and trial.number not in self._sessions
+            and not is_paused(trial)
         ]
+
+    def paused(self) -> list[int]:
+        """Return the trials that wait for their promotion."""
+        return [row.number for row in self.state.rows.values() if row.state == "paused"]
+
+    def unfinished(self) -> bool:
+        """Whether a trial is to be continued, or ended."""
+        return bool(self.interrupted() or self.paused())
+
+    def engine_trials(self) -> list[EngineTrial]:
+        sign, experiment = (1 if self.state.mode == "max" else -1), self._experiment
+        return [engine_trial_of(trial, sign, experiment.seed, experiment.fold) for trial in self.trials()]
 
     def untrained_score(self) -> float | None:
         """Return the score before any step, which is the same for all trials of one network."""
@@ -104,18 +119,34 @@ class TrialRecords:
     # ---- writing
 
     def open(
-        self, role: TrialRole, proposal: Proposal, max_steps: int, seed: int | None = None
+        self,
+        role: TrialRole,
+        proposal: Proposal,
+        max_steps: int,
+        *,
+        seed: int | None = None,
+        fold: int | None = None,
+        repeats: int | None = None,
     ) -> TrialRecord:
-        """Add a trial, first to the study, then as a run. A repetition has a `seed` of its own."""
-        attributes = {"role": role, "max_steps": max_steps} | ({} if seed is None else {"seed": seed})
+        """Add a trial, first to the study, then as a run.
+
+        A repetition has a `seed` and a `fold`, and `repeats` is the trial whose configuration it trains.
+        """
+        own = {"seed": seed, "fold": fold, "repeats": repeats}
+        attributes = {"role": role, "max_steps": max_steps}
+        attributes |= {key: value for key, value in own.items() if value is not None}
         number = self.study.create(as_template(self._experiment.space, proposal, attributes))
         self.study.store_sampler_state(proposal.study_attributes)
-        self.state.put(TrialRecord(number, role, dict(proposal.values), max_steps=max_steps, seed=seed))
+        record = TrialRecord(number, role, dict(proposal.values), max_steps=max_steps)
+        record.seed, record.fold, record.repeats = seed, fold, repeats
+        self.state.put(record)
         return self.resume(number)
 
     def resume(self, number: int) -> TrialRecord:
         """Work on this trial in this session: its run is made, or continued."""
         record = self.state.rows[number]
+        if record.state == "paused":
+            self.study.set_attributes(number, {PAUSED: False})
         suffix = "" if record.role == "search" else f"-{record.role}"
         self._runs[number] = TrackedRun.open(
             self._tracker,
@@ -137,12 +168,12 @@ class TrialRecords:
 
     def _parameters(self, record: TrialRecord) -> dict[str, Any]:
         """Return what is particular to the trial, and what its components bring with them."""
-        if record.role == "baseline":
+        own = {"seed": record.seed, "fold": record.fold} if record.role == "repeat" else {}
+        again = self.state.rows[record.repeats or 0] if record.role == "repeat" else record
+        if again.role == "baseline":
             run = self._experiment.baseline_experiment()
-            return {**(run.brought() if run else {}), **flatten(self._experiment.baseline)}
-        if record.role == "repeat":
-            return {**self._experiment.space.reference_point, "seed": record.seed}
-        return {**self._experiment.point(record.values, validated=True).brought(), **record.values}
+            return {**(run.brought() if run else {}), **flatten(self._experiment.baseline), **own}
+        return {**self._experiment.point(again.values, validated=True).brought(), **again.values, **own}
 
     def progress(self, number: int, report: TrialReport, experiment: Experiment) -> None:
         """Write one validation. A step that is written already is not written again."""
@@ -158,19 +189,42 @@ class TrialRecords:
             if report.score is not None:
                 self.study.set_score(number, report.step, report.score)
             self.study.set_attributes(number, {"seconds": round(record.seconds, 2)})
+            self._note_projections(number, report)
         record.step, record.max_steps = report.step, report.max_steps
         record.score, record.best, record.metrics = report.score, report.best_score, dict(report.metrics)
         record.idle = {name: why for name, why in report.idle.items() if name in record.values}
         self._show("progress", record)
 
+    def _note_projections(self, number: int, report: TrialReport) -> None:
+        if "projection" in report.metrics:
+            known = self.study.trial(number).user_attrs.get(PROJECTIONS, {})
+            ended = {str(report.step): ended_projections(report.metrics)}
+            self.study.set_attributes(number, {PROJECTIONS: {**known, **ended}})
+
+    def pause(self, number: int) -> None:
+        """A trial leaves its workers and may be continued. In the study it stays RUNNING."""
+        record = self.state.rows[number]
+        record.state = "paused"
+        self.study.set_attributes(number, {PAUSED: True, "seconds": round(record.seconds, 2)})
+        self._runs[number].interrupt("paused by the scheduler")
+        del self._sessions[number]
+        self._show("finished", record)
+
     def close(self, number: int, why_stopped: str) -> TrialRecord:
-        """End a trial: complete, failed, or (when its last report was not its end) pruned."""
+        """End a trial: complete, failed, or (when its last report was not its end) pruned.
+
+        One that was paused, or that the scheduler stops on resuming, has no report in this session.
+        """
+        if number not in self._sessions:
+            self.resume(number)  # it was paused
         record, run, report = self.state.rows[number], self._runs[number], self._reports.get(number)
         record.seconds = round(time.time() - self._sessions[number], 2)
-        if report is None or report.failure or (not report.finished and why_stopped.startswith("lost")):
+        finished = report is not None and report.finished and not report.failure
+        lost = why_stopped.startswith("lost") or not record.step
+        if (report is not None and report.failure) or (lost and not finished):
             record.state = "failed"
             record.reason = report.failure if report and report.failure else why_stopped
-        elif report.finished:
+        elif report is not None and finished:
             record.state, record.reason = "complete", report.reason
         else:
             record.state, record.reason = "pruned", why_stopped
@@ -180,12 +234,12 @@ class TrialRecords:
         if record.state == "failed":
             run.fail(record.reason, report.details if report else "")
         else:
-            self._store_model(record)
+            self._models.store(record, run, self.trial_folder(number) / "best")
             run.end(record.state, record.reason)
         stored = ("reason", "seconds", "metrics", "idle")
         self.study.set_attributes(number, {name: getattr(record, name) for name in stored})
         score = record.best if record.state == "complete" else None
-        self.study.finish(number, _STUDY_STATES[record.state], score)
+        self.study.finish(number, STUDY_STATES[record.state], score)
         del self._sessions[number]
         shutil.rmtree(self.trial_folder(number), ignore_errors=True)
         self._show("finished", record)
@@ -202,26 +256,6 @@ class TrialRecords:
     def message(self, text: str) -> None:
         self._watcher.show(SearchEvent("message", None, text, self.state))
 
-    # ---- models
-
-    def _store_model(self, record: TrialRecord) -> None:
-        """Store the models of the best trials, the reference point and the baseline; drop overtaken ones."""
-        if record.state != "complete":
-            return
-        self.state.put(record)
-        best = [row.number for row in self.state.complete()[:STORED_BEST]]
-        if record.number in best or record.role != "search":
-            self._runs[record.number].store_model(self.trial_folder(record.number) / "best")
-            self._note_model(record.number, True)
-        for number in self._models - {*best}:
-            if self.state.rows[number].role == "search":
-                self._tracker.drop_model(self.state.rows[number].run_id)
-                self._note_model(number, False)
-
-    def _note_model(self, number: int, stored: bool) -> None:
-        (self._models.add if stored else self._models.discard)(number)
-        self.study.set_attribute("models", sorted(self._models))  # a finished trial takes no attributes
-
     def _require_all_trials(self) -> None:
         """Raise a UserError when MLflow has trials that the study lacks: it was deleted or damaged."""
         parent = self._tracker.client.get_run(self.parent.run_id)
@@ -237,26 +271,3 @@ class TrialRecords:
     def _show(self, kind: Any, record: TrialRecord) -> None:
         self.state.put(record)
         self._watcher.show(SearchEvent(kind, record, "", self.state))
-
-
-def _record(trial: FrozenTrial, mode: str) -> TrialRecord:
-    scores = trial.intermediate_values
-    best = (max if mode == "max" else min)(scores.values(), default=None)
-    last = max(scores, default=0)
-    attributes = trial.user_attrs
-    return TrialRecord(
-        number=trial.number,
-        role=attributes.get("role", "search"),
-        values=values_of(trial),
-        state=_STATES.get(trial.state, "interrupted"),
-        step=last,
-        max_steps=int(attributes.get("max_steps", 0)),
-        score=scores.get(last),
-        best=trial.value if trial.value is not None else best,
-        metrics=dict(attributes.get("metrics", {})),
-        seconds=float(attributes.get("seconds", 0.0)),
-        reason=str(attributes.get("reason", "")),
-        run_id=str(attributes.get("run_id", "")),
-        idle=dict(attributes.get("idle", {})),
-        seed=attributes.get("seed"),
-    )

@@ -1,71 +1,75 @@
-"""Ray Tune's searcher: which trial is next, and what became of it.
+"""Between Ray Tune and the search engine: Tune's questions, the engine's answers, the records of both.
 
 Stock `OptunaSearch` tells Optuna that an early-stopped trial is COMPLETE with its low value, leaves NaN
-trials RUNNING, and cannot be restored with a database behind it. This one writes through TrialRecords:
-PRUNED, FAIL, and telling twice is telling once.
+trials RUNNING, and cannot be restored with a database behind it. Stock schedulers keep what they know of a
+trial in memory. Here both ask the engine (engine.py), which is rebuilt from the study. A paused trial ends for
+Tune, and comes back as another trial of Tune's with the same order.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ray.tune import Callback
-from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from dmltune.experiment import Experiment
+from dmltune.search.engine import END, Continue, Engine, Start
+from dmltune.search.engine_trial import Decision, EngineTrial
 from dmltune.search.records import TrialRecords
-from dmltune.search.sampling import Proposal, Proposer
+from dmltune.search.restoring import ended_projections
 from dmltune.search.state import TrialRecord
 from dmltune.train.orders import Order, TrialReport
+
+STOPPED = "stopped early by the scheduler"
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """How the searcher reaches the workers: orders for them, the broker's address, and how to end an
+    """How the searcher reaches the workers: orders for them, the broker's address, and how to end or pause an
     order."""
 
     make_order: Callable[[TrialRecord, Experiment], Order]
     close_order: Callable[[str], Any]
+    pause_order: Callable[[str], Any]
     address: Mapping[str, str]
     concurrent: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _LiveTrial:
     number: int
     order_id: str
     experiment: Experiment
+    decision: Decision = "continue"
+    seen: int = -1  # the number of its last report
 
 
 class StudySearcher(Searcher):
-    """Interrupted trials first, then the reference (trial 0), the baseline, the repetitions of the reference
-    with other seeds, and the sampler's proposals.
-    """
+    """Interrupted trials first, then what the engine says."""
 
     def __init__(
         self,
         experiment: Experiment,
         records: TrialRecords,
-        proposer: Proposer,
-        points: int,
+        engine: Engine,
         dispatch: Dispatch,
         may_start: Callable[[], bool],
     ) -> None:
         super().__init__(metric="score", mode=experiment.objective.mode)
         self._experiment = experiment
         self._records = records
-        self._proposer = proposer
-        self._points = points
+        self._engine = engine
         self._dispatch = dispatch
         self._may_start = may_start
         self.failure: Exception | None = None  # Tune would call it the trial's; it ends the search
-        self.paused: set[str] = set()  # Tune's ids; a paused trial holds no worker group
+        self.ended = False  # nothing is left to start
         self._waiting = deque(records.interrupted())
         self._live: dict[str, _LiveTrial] = {}  # by Tune's id
 
@@ -81,30 +85,49 @@ class StudySearcher(Searcher):
     def _suggest(self, trial_id: str) -> Any:
         if not self._may_start():
             return Searcher.FINISHED
-        if len(self._live.keys() - self.paused) >= self._dispatch.concurrent:
+        if len(self._live) >= self._dispatch.concurrent:
             return None
         record = self._next()
         if record is None:
-            return Searcher.FINISHED
+            return Searcher.FINISHED if self.ended else None
         experiment = self._experiment_of(record)
         order = self._dispatch.make_order(record, experiment)
         self._live[trial_id] = _LiveTrial(record.number, order.id, experiment)
-        treatment = {"protected": record.role != "search", "ranked": record.role != "repeat"}
-        return {"order": json.dumps(vars(order)), **treatment, **self._dispatch.address}
+        return {"order": json.dumps(vars(order)), **self._dispatch.address}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         if trial_id not in self._live:
             return
         trial = self._live.pop(trial_id)
-        self._dispatch.close_order(trial.order_id)
         with self._noting_failures():
-            why = "lost: its Tune actor died" if error else "stopped early by the scheduler"
-            self._records.close(trial.number, why)
+            if trial.decision == "pause" and not error:
+                self._dispatch.pause_order(trial.order_id)
+                self._records.pause(trial.number)
+                self._engine.end(trial.number, "paused")
+                return
+            self._dispatch.close_order(trial.order_id)
+            self._close(trial.number, "lost: its Tune actor died" if error else STOPPED)
 
-    def record(self, trial_id: str, report: TrialReport) -> None:
-        if trial := self._live.get(trial_id):
-            with self._noting_failures():
-                self._records.progress(trial.number, report, trial.experiment)
+    def record(self, trial_id: str, report: TrialReport) -> Decision:
+        """Write one validation, and return whether the trial goes on."""
+        trial = self._live.get(trial_id)
+        if trial is None:
+            return "continue"
+        if report.number <= trial.seen:
+            return trial.decision
+        trial.seen = report.number
+        with self._noting_failures():
+            self._records.progress(trial.number, report, trial.experiment)
+            score = report.score
+            if score is not None and math.isfinite(score) and not report.failure:
+                ended = ended_projections(report.metrics)
+                decision = self._engine.report(trial.number, report.step, self._sign * score, ended)
+                trial.decision = "continue" if report.finished else decision
+        return trial.decision
+
+    @property
+    def _sign(self) -> int:
+        return 1 if self._experiment.objective.mode == "max" else -1
 
     @contextlib.contextmanager
     def _noting_failures(self) -> Iterator[None]:
@@ -128,24 +151,52 @@ class StudySearcher(Searcher):
     # ---- which trial is next
 
     def _next(self) -> TrialRecord | None:
-        records, steps = self._records, self._experiment.max_steps
-        if self._waiting:
-            return records.resume(self._waiting.popleft())
-        points = records.points()
-        if not points and self._experiment.space.reference_point:
-            return records.open("reference", Proposal(self._experiment.space.reference_point), steps)
-        if self._experiment.baseline and not records.count("baseline"):
-            return records.open("baseline", Proposal({}), steps)
-        if (repeat := 1 + records.count("repeat")) < self._experiment.noise_seeds:
-            return records.open("repeat", Proposal({}), steps, self._experiment.seed + repeat)
-        if len(points) >= self._points:
-            return None
-        proposal = self._proposer.propose(points, records.study.sampler_state())
-        return None if proposal is None else records.open("search", proposal, steps)
+        while self._waiting:
+            number = self._waiting.popleft()
+            decision = self._engine.decide_again(number)
+            if decision == "continue":
+                return self._records.resume(number)
+            self._records.resume(number)
+            if decision == "stop":
+                self._close(number, STOPPED)
+            else:
+                self._records.pause(number)
+                self._engine.end(number, "paused")
+        found = self._engine.next()
+        if found == END:
+            self.ended = True
+        if isinstance(found, Continue):
+            return self._records.resume(found.number)
+        return self._open(found) if isinstance(found, Start) else None
+
+    def _open(self, start: Start) -> TrialRecord:
+        own: dict[str, Any] = {}
+        if start.role == "repeat":
+            own = {"seed": start.seed, "fold": start.fold, "repeats": start.repeats}
+        record = self._records.open(start.role, start.proposal, self._experiment.max_steps, **own)
+        self._engine.add(
+            EngineTrial(
+                record.number,
+                start.role,
+                record.values,
+                start.seed,
+                start.fold,
+                start.repeats,
+                attributes=start.proposal.trial_attributes,
+            )
+        )
+        return record
+
+    def _close(self, number: int, why: str) -> None:
+        state = self._records.close(number, why).state
+        assert state in ("complete", "failed", "pruned")
+        self._engine.end(number, state)
 
     def _experiment_of(self, record: TrialRecord) -> Experiment:
         if record.role == "repeat":
-            return self._experiment.reference_experiment().with_values({"seed": record.seed})
+            original = self._experiment_of(self._records.state.rows[record.repeats or 0])
+            changed = {"seed": record.seed, "fold": record.fold}
+            return original.with_values({key: v for key, v in changed.items() if v is not None})
         if record.role != "baseline":
             return self._experiment.point(record.values, validated=True)
         baseline = self._experiment.baseline_experiment()
@@ -153,22 +204,25 @@ class StudySearcher(Searcher):
         return baseline
 
 
-class Recorder(Callback):
-    """Hands every result to the searcher (Tune's searchers do not get the last one), and which trials are
-    paused."""
+class EngineScheduler(FIFOScheduler):
+    """Hands every result to the searcher, and ends the trials that the engine stops or pauses."""
 
     def __init__(self, searcher: StudySearcher) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self._searcher: StudySearcher | None = searcher
 
-    def on_trial_result(
-        self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any
-    ) -> None:
-        if self._searcher is not None:
-            self._searcher.record(trial.trial_id, TrialReport(**result["report"]))
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        if self._searcher is None:
+            return str(TrialScheduler.CONTINUE)
+        decision = self._searcher.record(trial.trial_id, TrialReport(**json.loads(result["report"])))
+        goes_on = decision == "continue"
+        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
-    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        if self._searcher is not None:
-            self._searcher.paused = {trial.trial_id for trial in trials if trial.status == Trial.PAUSED}
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        if self._searcher is not None and "report" in result:
+            self._searcher.record(trial.trial_id, TrialReport(**json.loads(result["report"])))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_searcher": None}  # Tune pickles callbacks
+        return {"_searcher": None}  # Tune pickles schedulers
+
+

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 TrialRole = Literal["reference", "baseline", "repeat", "search"]
-TrialState = Literal["running", "complete", "pruned", "failed", "interrupted"]
+TrialState = Literal["running", "paused", "complete", "pruned", "failed", "interrupted"]
 
 
 @dataclass
@@ -32,6 +32,8 @@ class TrialRecord:
     run_id: str = ""
     idle: dict[str, str] = field(default_factory=dict)  # searched parameters without effect, and why
     seed: int | None = None  # of a repetition; the other trials have the experiment's
+    fold: int | None = None  # likewise
+    repeats: int | None = None  # the trial whose configuration a repetition trains
 
 
 @dataclass
@@ -111,6 +113,32 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class Range:
+    """An estimate with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search found, with what is noise in it.
+
+    `corrected` is the winner's score on these classes, corrected for its having been chosen; `winner_set` are
+    the trials that cannot be told from the winner, the best first; `lead` is the winner's over the baseline
+    (positive is good). Without repetitions nothing is known of the noise, and there are no intervals.
+    """
+
+    winner: int
+    winner_set: tuple[int, ...]
+    noise: float | None
+    corrected: Range | None = None
+    lead: Range | None = None
+    lead_is_noise: bool | None = None
+
+
+@dataclass(frozen=True)
 class IdleParameter:
     """A searched parameter that acted in less than half of the `trials` that had it."""
 
@@ -140,6 +168,7 @@ class SearchResult:
     interrupted: bool = False
     reason: str = ""  # why it was interrupted: stopped | time is up
     noise: Noise | None = None
+    verdict: Outcome | None = None
     idle_parameters: tuple[IdleParameter, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

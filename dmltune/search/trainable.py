@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -17,13 +16,12 @@ class BrokerTrainable(tune.Trainable):
     """One report per `step`. The training itself happens in a worker group.
 
     Tune reuses the actor for trial after trial (`reset_config`). An actor that was killed starts again from
-    the first report; the records ignore what they have already. Leaving an order pauses it: a trial that Tune
-    paused is continued later, and an order that is closed stays closed.
+    the first report; the records ignore what they have already. Leaving an order pauses it: a paused trial is
+    continued later, and an order that is closed stays closed.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         self._order = Order(**json.loads(config["order"]))
-        self._treatment = {key: bool(config[key]) for key in ("protected", "ranked")}
         self._broker: Any = ray.get_actor(config["broker"], namespace=config["namespace"])
         self._number = -1
 
@@ -35,14 +33,13 @@ class BrokerTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         report: TrialReport = ray.get(self._broker.next_report.remote(self._order, self._number))
         self._number = report.number
-        return _result(report) | self._treatment
+        return _result(report)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Save how far the trial is. The weights are in the trial's own folder."""
-        Path(checkpoint_dir, "place.json").write_text(json.dumps({"number": self._number}))
+        """Nothing: the weights are in the trial's own folder, and the records know how far it is."""
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        self._number = int(json.loads(Path(str(checkpoint), "place.json").read_text())["number"])
+        """Nothing."""
 
     def cleanup(self) -> None:
         with contextlib.suppress(ray.exceptions.RayError):  # the search is ending
@@ -50,8 +47,9 @@ class BrokerTrainable(tune.Trainable):
 
 
 def _result(report: TrialReport) -> dict[str, Any]:
-    """Return what Tune's schedulers read. A failed trial has no score, so none of them ranks it."""
-    result: dict[str, Any] = {"step": report.step, "done": report.finished, "report": report.to_dict()}
+    """Return what Tune passes on; the report as text, because Tune would flatten it."""
+    report_text = json.dumps(report.to_dict())
+    result: dict[str, Any] = {"step": report.step, "done": report.finished, "report": report_text}
     if report.score is not None and not report.failure:
         result["score"] = report.score
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ray import tune
@@ -10,39 +11,49 @@ from ray.tune.stopper import Stopper
 
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations, Resources
-from dmltune.search import samplers, schedulers
+from dmltune.search.engine import Engine
 from dmltune.search.records import TrialRecords
-from dmltune.search.sampling import Proposer
-from dmltune.search.searcher import Dispatch, Recorder, StudySearcher
+from dmltune.search.searcher import Dispatch, EngineScheduler, StudySearcher
 from dmltune.search.state import TrialRecord
 from dmltune.search.trainable import BrokerTrainable
 from dmltune.train.orders import Order
 from dmltune.train.worker_pool import BROKER, WorkerPool, worker_pool
 
 ACTOR_FAILURES = 3  # lost actors of one trial that Tune replaces; the training goes on in its worker group
+NEVER_PROMOTED = "paused at its rung, and the search ended"
 
 
 class StopPolicy(Stopper):
-    """Stop all trials on a signal, at the deadline, or when the search cannot go on."""
+    """Stop all trials on a signal, when time or cost are used up, or when the search cannot go on."""
 
-    def __init__(self, pool: WorkerPool, deadline: float | None) -> None:
+    def __init__(
+        self, pool: WorkerPool, deadline: float | None, cost_used: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self._pool = pool
         self._deadline = deadline
+        self._cost_used = cost_used
         self.searcher: StudySearcher | None = None
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        late = self._deadline is not None and time.time() > self._deadline
-        return self._pool.stopped.is_set() or late or self.failure() is not None
+        return self._pool.stopped.is_set() or self._late() or self._spent() or self.failure() is not None
+
+    def _late(self) -> bool:
+        return self._deadline is not None and time.time() > self._deadline
+
+    def _spent(self) -> bool:
+        return self._cost_used() >= 1
 
     def failure(self) -> BaseException | None:
         return self._pool.failure() or (self.searcher.failure if self.searcher else None)
 
     @property
     def reason(self) -> str:
-        return "stopped" if self._pool.stopped.is_set() else "time is up"
+        if self._pool.stopped.is_set():
+            return "stopped"
+        return "time is up" if self._late() else "the cost is used up"
 
     def __reduce__(self) -> Any:
         return (dict, ())  # Tune pickles stoppers into a snapshot that is never read
@@ -53,69 +64,53 @@ def run_trials(
     records: TrialRecords,
     locations: Locations,
     resources: Resources,
-    points: int,
+    engine: Engine,
+    cost_used: Callable[[], float],
 ) -> str:
-    """Run trials until `points` points and the baseline are there. Return why it stopped earlier, or ""."""
+    """Run trials until the engine has no more. Return why it stopped earlier, or ""."""
     with worker_pool(resources, records.message) as pool:
         records.state.concurrent = pool.plan.concurrent
-        policy = StopPolicy(pool, records.state.deadline)
-        searcher = _searcher(experiment, records, locations, pool, points, policy)
+        policy = StopPolicy(pool, records.state.deadline, cost_used)
+        dispatch = _dispatch(records, locations, pool)
+        searcher = StudySearcher(
+            experiment, records, engine, dispatch, may_start=lambda: not policy.stop_all()
+        )
         policy.searcher = searcher
-        _tuner(experiment, records, pool, searcher, policy).fit()
+        _tuner(pool, searcher, policy).fit()
         if (error := policy.failure()) is not None:
             raise error
         for number in records.under_way:
             records.interrupt(number, f"{policy.reason}; the same command continues")
-        unfinished = records.interrupted() or len(records.trials()) < records.state.trials_planned
-        return policy.reason if unfinished and policy.stop_all() else ""
+        if policy.stop_all() and (not searcher.ended or records.interrupted()):
+            return policy.reason
+        for number in records.paused():
+            records.close(number, NEVER_PROMOTED)
+            engine.end(number, "pruned")
+        return ""
 
 
-def _searcher(
-    experiment: Experiment,
-    records: TrialRecords,
-    locations: Locations,
-    pool: WorkerPool,
-    points: int,
-    policy: StopPolicy,
-) -> StudySearcher:
+def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> Dispatch:
     def make_order(record: TrialRecord, point: Experiment) -> Order:
         folder = records.trial_folder(record.number)
         order_id = f"{records.state.name}/{record.number:04d}"
         untrained = records.untrained.get(point)
         return Order.of(order_id, point, folder, locations, pool.plan.threads, untrained=untrained)
 
-    sampler = samplers.load(experiment.sampler.name, **experiment.sampler.parameters)
-    proposer = Proposer(
-        experiment.space,
-        lambda seed: sampler.build(points, seed),
-        experiment.objective.mode,
-        experiment.seed,
-    )
+    def pause(order_id: str) -> None:
+        pool.broker.pause.remote(order_id)
+
     address = {"broker": BROKER, "namespace": pool.session.namespace}
-    dispatch = Dispatch(make_order, pool.close, address, pool.plan.concurrent)
-    return StudySearcher(
-        experiment, records, proposer, points, dispatch, may_start=lambda: not policy.stop_all()
-    )
+    return Dispatch(make_order, pool.close, pause, address, pool.plan.concurrent)
 
 
-def _tuner(
-    experiment: Experiment,
-    records: TrialRecords,
-    pool: WorkerPool,
-    searcher: StudySearcher,
-    policy: StopPolicy,
-) -> tune.Tuner:
-    budget = schedulers.Budget(experiment.max_steps, experiment.validate_every, experiment.objective.mode)
-    scheduler = schedulers.load(experiment.scheduler.name, **experiment.scheduler.parameters)
-    ranked = [trial for trial in records.trials() if trial.user_attrs.get("role") != "repeat"]
-    history = [trial for trial in ranked if trial.state.is_finished()]
+def _tuner(pool: WorkerPool, searcher: StudySearcher, policy: StopPolicy) -> tune.Tuner:
     # beside the driver, without taking a core from the worker groups
     place = tune.PlacementGroupFactory([{"node:__internal_head__": 0.001}])
     return tune.Tuner(
         tune.with_resources(BrokerTrainable, place),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=scheduler.build(budget, history),
+            scheduler=EngineScheduler(searcher),
             num_samples=1_000_000,  # the searcher ends the search
             reuse_actors=True,
             trial_name_creator=lambda trial: trial.trial_id,
@@ -125,7 +120,6 @@ def _tuner(
             name="search",
             storage_path=str(pool.session.scratch / "tune"),
             stop=policy,
-            callbacks=[Recorder(searcher)],
             failure_config=tune.FailureConfig(max_failures=ACTOR_FAILURES),
             verbose=0,
         ),

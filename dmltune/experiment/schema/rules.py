@@ -52,6 +52,9 @@ def _choices(values: Values) -> Broken:
     if fold >= (parts := folds(protocol)):
         rule = f"fold must be below the {parts} partitions of protocol {protocol}; got {fold}"
         yield f"{rule}. Use 0 to {parts - 1}.", "fold", "objective.protocol"
+    elif fold + (wanted := values["objective.folds"]) > parts:
+        rule = f"objective.folds must be at most {parts - fold}: protocol {protocol} has {parts} partitions"
+        yield f"{rule}, and fold {fold} is the first; got {wanted}.", "objective.folds", "fold"
     metric, mode = values["objective.metric"], values["objective.mode"]
     if mode == "min" and metric != "covering_radius":
         rule = f"objective.mode min would search for the worst {metric}"
