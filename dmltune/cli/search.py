@@ -43,6 +43,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--time", type=duration, metavar="30m", help="end after this time; the same name continues"
     )
+    parser.add_argument(
+        "--cost", type=duration, metavar="8h", help="end after this working time of all processes together"
+    )
     add_name(parser, "space and time")
     add_cluster(parser, "trial")
     parser.add_argument(
@@ -98,6 +101,7 @@ def search_with(
             name=chosen.name,
             trials=args.trials,
             time=args.time,
+            cost=args.cost,
             workers=args.workers,
             concurrent=args.concurrent,
             isolation=args.isolation,

@@ -84,7 +84,7 @@ def clock(seconds: float) -> str:
 
 
 def state(record: TrialRecord) -> str:
-    """Return the name of a trial's state: running, done, pruned, failed or stopped."""
+    """Return the name of a trial's state: running, paused, done, pruned, failed or stopped."""
     return STATES.get(record.state, record.state)
 
 
@@ -101,7 +101,7 @@ def projection(metrics: Mapping[str, float]) -> str:
 def counts(records: Iterable[TrialRecord]) -> str:
     """`9 done, 2 pruned, 1 failed`."""
     states = [state(record) for record in records]
-    names = ("running", "done", "pruned", "failed", "stopped")
+    names = ("running", "paused", "done", "pruned", "failed", "stopped")
     return ", ".join(f"{states.count(name)} {name}" for name in names if name in states) or "none"
 
 

@@ -30,7 +30,14 @@ PROJECTION_WIDTH = 4  # of CCP's column
 MESSAGE_SECONDS = 20.0
 EVERY_SECONDS = 10.0  # between two lines of the log about the progress of one trial
 NOTHING: Mapping[str, Any] = {}
-STYLES = {"running": "bold", "complete": "green", "pruned": "dim", "failed": "red", "interrupted": "yellow"}
+STYLES = {
+    "running": "bold",
+    "paused": "dim",
+    "complete": "green",
+    "pruned": "dim",
+    "failed": "red",
+    "interrupted": "yellow",
+}
 
 
 @contextmanager
@@ -86,17 +93,23 @@ class View:
         for record in state.rows.values():
             if record.role == "baseline":
                 record.values = record.values or self.baseline
-            elif record.seed is not None:
-                record.values = {"seed": record.seed}
+            elif record.role == "repeat":
+                record.values = repetition(record)
         parts: list[RenderableType] = [headline(state), table(state, rows=max(3, self.console.height - 7))]
         if not state.rows or time.monotonic() - self.message_time < MESSAGE_SECONDS:
             parts.append(message)
         return Group(*parts)
 
 
+def repetition(record: TrialRecord) -> dict[str, Any]:
+    """Return what is particular to a repetition: `of trial 3, seed 1`."""
+    values: dict[str, Any] = {"trial": record.repeats or 0, "seed": record.seed}
+    return values | ({"fold": record.fold} if record.fold else {})
+
+
 def headline(state: SearchState) -> Text:
     """`demo · glyphs-ccp`, below it `5 of 12 trials   best 41.2 % (trial 3)   2m10s, about 3m05s left`."""
-    finished = sum(record.state not in ("running", "interrupted") for record in state.rows.values())
+    finished = sum(record.state not in ("running", "paused", "interrupted") for record in state.rows.values())
     parts = [f"{finished} of {state.trials_planned} trials"]
     if (best := state.best_row("reference", "search")) is not None:
         parts.append(f"best {formatting.percent(best.best)} % (trial {best.number})")
@@ -200,7 +213,7 @@ def log_line(event: SearchEvent) -> str:
     role = formatting.ROLES[record.role]
     name = f"trial {record.number} ({role})" if role else f"trial {record.number}"
     if event.kind == "started":
-        values = record.values if record.seed is None else {"seed": record.seed}
+        values = repetition(record) if record.role == "repeat" else record.values
         return f"{name}: {formatting.parameters(values) or 'starts'}"
     metric = formatting.metric_name(event.state.metric)
     scores = f"step {record.step}/{record.max_steps}, {metric} {formatting.percent(record.score)} %"

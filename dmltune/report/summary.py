@@ -20,9 +20,10 @@ from dmltune.report import formatting
 from dmltune.report.terminal import failure_lines, grid, line
 
 if TYPE_CHECKING:
-    from dmltune.search.state import IdleParameter, SearchResult
+    from dmltune.search.state import IdleParameter, Range, SearchResult
 
 NOTHING: Mapping[str, Any] = {}
+SHOWN = 8  # trials of the winner set
 SHORT = 48  # columns of a command that has room for its meaning on the same line
 
 
@@ -121,19 +122,33 @@ def verdict(result: SearchResult, test_opened: bool) -> list[str]:
 
 
 def noise_lines(result: SearchResult) -> list[str]:
-    """Return the noise over seeds, and whether the winner's lead over the baseline is above twice of it."""
-    if result.noise is None:
+    """Return the noise, the winner's corrected score, the winner set and the lead over the baseline."""
+    found = result.verdict
+    if found is None or found.noise is None:
         return []
-    noise, seeds = result.noise.std, len(result.noise.scores)
-    origin = f"the standard deviation of the reference point over {seeds} seeds"
-    lines = [f"Noise: {100 * noise:.2f} points, {origin}."]
-    winner, base = result.winner, result.baseline
-    if winner is None or base is None or winner.best is None or base.best is None:
-        return lines
-    lead = (winner.best - base.best) * (1 if result.mode == "max" else -1)
-    relation = "more" if lead > 2 * noise else "not more"
-    lead_text = f"{100 * lead:+.1f} points, {relation} than 2 × the noise ({200 * noise:.2f})"
-    return [*lines, f"The winner's lead over the baseline is {lead_text}."]
+    lines = [f"Noise: {100 * found.noise:.2f} points, the standard deviation over seeds."]
+    if found.corrected is not None:
+        lines.append(
+            f"Winner: {interval(found.corrected)} after correction for having been chosen (95 % interval)."
+        )
+    if (others := len(found.winner_set) - 1) > 0:
+        shown = ", ".join(map(str, found.winner_set[1 : 1 + SHOWN]))
+        more = ", …" if others > SHOWN else ""
+        lines.append(f"Not distinguishable from it: {count(others, 'trial')} ({shown}{more}).")
+    if found.lead is not None:
+        judged = "may be noise" if found.lead_is_noise else "not noise"
+        lines.append(f"Lead over the baseline: {interval(found.lead, signed=True)}: {judged}.")
+    return lines
+
+
+def interval(found: Range, signed: bool = False) -> str:
+    """Return `19.6 (16.4 to 23.0)`."""
+    mean, low, high = (formatting.percent(value) for value in (found.mean, found.low, found.high))
+    return f"{formatting.percent(found.mean, signed=True) if signed else mean} ({low} to {high})"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def without_effect(found: IdleParameter) -> str:
