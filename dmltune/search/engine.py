@@ -53,7 +53,6 @@ class Engine:
     rule: Rule
     proposer: Proposer
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    earlier: Any = None  # scores of other searches (earlier.py)
 
     def __post_init__(self) -> None:
         self.trials: dict[int, EngineTrial] = {}
@@ -65,27 +64,41 @@ class Engine:
     def add(self, trial: EngineTrial) -> None:
         """Enter a trial that was started, now or in an earlier session."""
         self.trials[trial.number] = trial
-        if trial.steps and trial.role != "repeat":
+        if trial.state != "running":
             self.rule.restore(trial)
-            if trial.state in ("complete", "pruned", "failed"):
-                self.rule.end(trial.number)
+        elif len(trial.steps) > 1:  # the rule is asked once more about the last validation
+            last = trial.pop()
+            self.rule.restore(trial)
+            trial.add(*last)
 
     def report(self, number: int, step: int, score: float, projections: int = 0) -> Decision:
         """Enter a validation and decide. One that is entered already changes nothing."""
         trial = self.trials[number]
         if not trial.add(step, score, projections):
             return "continue"
-        if trial.role == "repeat" or step == 0:
-            return "continue"
-        decision = self.rule.report(trial)
-        return "continue" if trial.protected else decision
+        return self._decide(trial)
 
     def decide_again(self, number: int) -> Decision:
         """Decide for the last validation of a trial whose decision was lost with the driver."""
         trial = self.trials[number]
-        if not trial.steps or trial.steps[-1] == 0 or trial.protected:
+        if not trial.steps:
             return "continue"
-        return self.rule.report(trial)
+        return self._decide(trial)
+
+    def _decide(self, trial: EngineTrial) -> Decision:
+        if trial.role == "repeat":
+            return "stop" if self._is_identical(trial) else "continue"
+        decision = self.rule.report(trial) if trial.steps[-1] > 0 else "continue"
+        return "continue" if trial.protected else decision
+
+    def _is_identical(self, trial: EngineTrial) -> bool:
+        """Whether it repeats the scores of its configuration exactly: training is deterministic."""
+        original = self.trials[trial.configuration]
+        if trial.steps[-1] == 0 or trial.fold != original.fold or trial.seed == original.seed:
+            return False
+        known = dict(zip(original.steps, original.scores, strict=True))
+        pairs = zip(trial.steps, trial.scores, strict=True)
+        return all(known.get(step) == score for step, score in pairs if step > 0)
 
     def end(self, number: int, state: EngineState) -> None:
         """A trial is over, or paused."""
@@ -97,19 +110,25 @@ class Engine:
     # ---- what is next
 
     def next(self) -> Next:
-        if (number := self.rule.promote()) is not None:
-            self.trials[number].state = "running"
-            return Continue(number)
-        if start := self._fixed() or self._fold():
-            return start
+        if found := self._promoted() or self._fixed() or self._fold():
+            return found
         if self._points_left() and (start := self._proposed()):
             return start
+        if found := self._promoted(closing=True):
+            return found
         if start := self._repetition():
             return start
         running = any(trial.state == "running" for trial in self.trials.values())
         if not running and self._spare() and (start := self._proposed()):
             return start  # repetitions would tell nothing more
         return WAIT if running else END
+
+    def _promoted(self, closing: bool = False) -> Continue | None:
+        number = None if self.plan.used() >= 1 else self.rule.promote(closing)
+        if number is None:
+            return None
+        self.trials[number].state = "running"
+        return Continue(number)
 
     def _fixed(self) -> Start | None:
         """Return the reference point, the baseline or a repetition of the reference point."""
@@ -153,9 +172,14 @@ class Engine:
 
     def _repetition(self) -> Start | None:
         """Return the next repetition of a candidate, or of the baseline, at the end of the budget."""
-        if not self.plan.repeats or not (left := self._spare()) or self.plan.used() >= 1:
+        left = min(self._spare(), 1 + int(self.plan.share * len(self.trials)))
+        if not self.plan.repeats or not left or self.plan.used() >= 1 or self._is_deterministic():
             return None
         return self._again(self._replication.of_a_candidate(self.trials.values(), left))
+
+    def _is_deterministic(self) -> bool:
+        """Whether a repetition was stopped because it repeated its configuration exactly."""
+        return any(trial.role == "repeat" and trial.state == "pruned" for trial in self.trials.values())
 
     def _spare(self) -> int:
         """Return how many trials of the budget were not begun."""

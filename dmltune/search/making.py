@@ -17,7 +17,7 @@ def make_engine(experiment: Experiment, plan: Plan, records: TrialRecords) -> En
     proposer = Proposer(
         experiment.space,
         lambda seed: sampler.build(plan.points, seed),
-        "max",  # the engine's scores
+        "max",  # the scores of the engine
         experiment.seed,
     )
     rule = scheduler.build(schedulers.Budget(experiment.max_steps, experiment.validate_every))

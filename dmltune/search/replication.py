@@ -66,28 +66,26 @@ class Replication:
             return False
         incumbent = max(whole.values(), key=lambda scores: statistics.fmean(scores[fold] for fold in folds))
         shared = [fold for fold in folds if fold in own]
+        noise, degrees = fold_race.fold_noise([[row[fold] for fold in folds] for row in whole.values()])
         return fold_race.drop(
             [own[fold] for fold in shared],
             [incumbent[fold] for fold in shared],
             k=len(folds),
-            noise=_noise_of_differences(list(whole.values()), folds),
+            noise=noise,
+            degrees=degrees,
         )
 
     def of_a_candidate(self, trials: Collection[EngineTrial], left: int) -> Again | None:
         """Return the repetition that tells most about which configuration is best."""
-        table = ScoreTable.of(trials)
-        for trial in trials:  # one under way counts with the mean of its configuration
-            known = table.scores(trial.configuration) if trial.configuration in table.candidates else {}
-            if trial.state == "running" and trial.repeats is not None and known:
-                table.add(trial.configuration, trial.block, statistics.fmean(known.values()))
-        if not table.candidates:
-            return None
-        found = next_repetition(table, spare=left)
-        if found is None:
-            return None
-        seed, fold = found.block
-        again = Again(found.candidate, int(seed), int(fold))
-        return None if _has(trials, again.configuration, found.block) else again
+        under_way = [t for t in trials if t.repeats is not None and t.state == "running"]
+        found = next_repetition(
+            ScoreTable.of(trials),
+            spare=left,
+            pending=[(trial.configuration, trial.block) for trial in under_way],
+        )
+        if found is None or _has(trials, found.candidate, found.block):
+            return None  # the second: it failed before
+        return Again(found.candidate, *found.block)
 
 
 def _has(trials: Collection[EngineTrial], configuration: int, block: Block) -> bool:
@@ -102,18 +100,3 @@ def _scores_by_fold(trials: Collection[EngineTrial]) -> dict[int, dict[int, floa
         if trial.score is not None and trial.seed == seeds.get(trial.configuration):
             scores.setdefault(trial.configuration, {})[trial.fold] = trial.score
     return scores
-
-
-def _noise_of_differences(rows: list[dict[int, float]], folds: Sequence[int]) -> float | None:
-    """Return the standard deviation over folds that is left after the means of rows and folds."""
-    if len(rows) < 2:
-        return None
-    means = {fold: statistics.fmean(row[fold] for row in rows) for fold in folds}
-    squares = 0.0
-    for row in rows:
-        level = statistics.fmean(row[fold] - means[fold] for fold in folds)
-        squares += sum((row[fold] - means[fold] - level) ** 2 for fold in folds)
-    freedom = (len(rows) - 1) * (len(folds) - 1)
-    return (squares / freedom) ** 0.5
-
-
