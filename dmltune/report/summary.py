@@ -126,6 +126,8 @@ def noise_lines(result: SearchResult) -> list[str]:
     found = result.verdict
     if found is None or found.noise is None:
         return []
+    if found.noise == 0:
+        return ["Another seed gives exactly the same score: there is no noise to allow for."]
     lines = [f"Noise: {100 * found.noise:.2f} points, the standard deviation over seeds."]
     if found.corrected is not None:
         lines.append(

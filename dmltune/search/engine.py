@@ -195,7 +195,8 @@ class Engine:
 
     def verdict(self) -> Verdict | None:
         """Return the winner and how sure it is; None before a trial is complete."""
-        return judge(ScoreTable.of(self.trials.values()))
+        noise = 0.0 if self._is_deterministic() else None
+        return judge(ScoreTable.of(self.trials.values()), noise=noise)
 
     def noise(self) -> float | None:
         return noise_of(self.trials.values())

@@ -91,6 +91,9 @@ def simulate(
     engine = Engine(plan, rule, proposer)
     run = _Run(engine, curve, clock, workers, max_steps, validate_every, 1 if mode == "max" else -1)
     run.until_the_end()
+    for trial in engine.trials.values():
+        if trial.state == "paused":
+            engine.end(trial.number, "pruned")
     return Simulated(run.events, engine.verdict(), engine.trials, clock.now, run.sign)
 
 
