@@ -66,7 +66,7 @@ class Engine:
         self.trials[trial.number] = trial
         if trial.state != "running":
             self.rule.restore(trial)
-        elif len(trial.steps) > 1:  # the rule is asked once more about the last validation
+        elif trial.steps:  # the rule is asked once more about the last validation
             last = trial.pop()
             self.rule.restore(trial)
             trial.add(*last)
@@ -88,17 +88,17 @@ class Engine:
     def _decide(self, trial: EngineTrial) -> Decision:
         if trial.role == "repeat":
             return "stop" if self._is_identical(trial) else "continue"
-        decision = self.rule.report(trial) if trial.steps[-1] > 0 else "continue"
+        decision = self.rule.report(trial)
         return "continue" if trial.protected else decision
 
     def _is_identical(self, trial: EngineTrial) -> bool:
         """Whether it repeats the scores of its configuration exactly: training is deterministic."""
         original = self.trials[trial.configuration]
-        if trial.steps[-1] == 0 or trial.fold != original.fold or trial.seed == original.seed:
+        if trial.fold != original.fold or trial.seed == original.seed:
             return False
         known = dict(zip(original.steps, original.scores, strict=True))
         pairs = zip(trial.steps, trial.scores, strict=True)
-        return all(known.get(step) == score for step, score in pairs if step > 0)
+        return all(known.get(step) == score for step, score in pairs)
 
     def end(self, number: int, state: EngineState) -> None:
         """A trial is over, or paused."""

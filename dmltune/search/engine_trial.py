@@ -28,6 +28,7 @@ class EngineTrial:
     steps: list[int] = field(default_factory=list)  # of its validations, in ascending order
     scores: list[float] = field(default_factory=list)  # one for each of `steps`
     projections: list[int] = field(default_factory=list)  # CCP: how many had ended at each of `steps`
+    untrained: float | None = None  # the score at step 0, which says nothing about the parameters
     attributes: Mapping[str, Any] = field(default_factory=dict)  # what the sampler stored in it
 
     @property
@@ -52,16 +53,20 @@ class EngineTrial:
 
     @property
     def best(self) -> float | None:
-        """The best score so far, which is that of the model that the trial leaves behind."""
+        """The best score of a trained network so far."""
         return max(self.scores, default=None)
 
     @property
     def score(self) -> float | None:
-        """The final score: that of a complete trial."""
-        return self.best if self.state == "complete" else None
+        """The final score of a complete trial, which is that of the model that it leaves behind."""
+        known = [score for score in (self.best, self.untrained) if score is not None]
+        return max(known, default=None) if self.state == "complete" else None
 
     def add(self, step: int, score: float, projections: int = 0) -> bool:
-        """Enter a validation; False for one that was entered before."""
+        """Enter a validation; False for one that decides nothing, or that was entered before."""
+        if step == 0:
+            self.untrained = score
+            return False
         if self.steps and step <= self.steps[-1]:
             return False
         self.steps.append(step)

@@ -144,6 +144,11 @@ class TrialRecords:
 
     def resume(self, number: int) -> TrialRecord:
         """Work on this trial in this session: its run is made, or continued."""
+        record = self._take_up(number)
+        self._show("started", record)
+        return record
+
+    def _take_up(self, number: int) -> TrialRecord:
         record = self.state.rows[number]
         if record.state == "paused":
             self.study.set_attributes(number, {PAUSED: False})
@@ -163,7 +168,6 @@ class TrialRecords:
         record.run_id, record.state = self._runs[number].run_id, "running"
         self.study.set_attributes(number, {"run_id": record.run_id})
         self._sessions[number] = time.time() - record.seconds
-        self._show("started", record)
         return record
 
     def _parameters(self, record: TrialRecord) -> dict[str, Any]:
@@ -216,7 +220,7 @@ class TrialRecords:
         One that was paused, or that the scheduler stops on resuming, has no report in this session.
         """
         if number not in self._sessions:
-            self.resume(number)  # it was paused
+            self._take_up(number)
         record, run, report = self.state.rows[number], self._runs[number], self._reports.get(number)
         record.seconds = round(time.time() - self._sessions[number], 2)
         finished = report is not None and report.finished and not report.failure
