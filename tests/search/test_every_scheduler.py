@@ -2,56 +2,85 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from optuna.trial import FrozenTrial, TrialState, create_trial
-from ray.tune.schedulers import TrialScheduler
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dmltune.core import components
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.search import schedulers
+from dmltune.search.engine_trial import Decision, EngineTrial, TrialRole
+from dmltune.search.schedulers import Budget, Rule
 
 NAMES = components.names(schedulers.PACKAGE)
-BUDGET = schedulers.Budget(max_steps=90, validate_every=10, mode="max")
-HISTORY: list[FrozenTrial] = [
-    create_trial(state=TrialState.COMPLETE, value=0.9, intermediate_values={10: 0.8, 30: 0.85, 90: 0.9}),
-    create_trial(state=TrialState.PRUNED, intermediate_values={10: 0.7}),
-    create_trial(state=TrialState.FAIL),
-]
+BUDGET = Budget(max_steps=90, validate_every=10)
+ALL_STEPS = list(range(10, 91, 10))
+HALVING = ("asha", "promote", "hyperband")
+Curve = Callable[[int], float]
 
 
-def decisions(scheduler: Any, trial_id: str, scores: list[float], protected: bool = False) -> list[str]:
-    """What it says after every validation, until it stops the trial."""
-    trial = SimpleNamespace(trial_id=trial_id)
-    scheduler.on_trial_add(None, trial)
-    answers: list[str] = []
-    for number, score in enumerate(scores, start=1):
-        result = {"step": 10 * number, "score": score, "protected": protected}
-        answers.append(scheduler.on_trial_result(None, trial, result))
-        if answers[-1] == TrialScheduler.STOP:
+def trial(number: int, role: TrialRole = "search", scores: Sequence[float] = (), **more: Any) -> EngineTrial:
+    known = ALL_STEPS[: len(scores)]
+    return EngineTrial(
+        number, role, {}, steps=known, scores=list(scores), **({"projections": [0] * len(known)} | more)
+    )
+
+
+def run(
+    rule: Rule, each: EngineTrial, scores: Sequence[float], projections: Sequence[int] = ()
+) -> list[Decision]:
+    """Report validation after validation until the trial stops or pauses; a whole trial is ended."""
+    answers: list[Decision] = []
+    for i in range(len(each.steps), len(scores)):
+        each.add(ALL_STEPS[i], scores[i], projections[i] if projections else 0)
+        answers.append(rule.report(each))
+        if answers[-1] != "continue":
             break
+    if len(each.steps) == len(ALL_STEPS) or answers[-1:] == ["stop"]:
+        each.state = "pruned" if answers[-1:] == ["stop"] else "complete"
+        rule.end(each.number)
+    elif answers[-1:] == ["pause"]:
+        each.state = "paused"
     return answers
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_best_trial_goes_on_and_a_protected_one_is_never_stopped(name: str) -> None:
-    scheduler = schedulers.load(name).build(BUDGET, HISTORY)
-    for number in range(6):
-        decisions(scheduler, f"middling-{number}", [0.5] * 8)
-    assert TrialScheduler.STOP not in decisions(scheduler, "best", [0.99] * 8)
-    assert TrialScheduler.STOP not in decisions(scheduler, "protected", [0.01] * 8, protected=True)
+# ---- all of them
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_failed_trial_leaves_it_without_an_error(name: str) -> None:
-    scheduler = schedulers.load(name).build(BUDGET, [])
-    trial = SimpleNamespace(trial_id="failed")
-    scheduler.on_trial_add(None, trial)
-    scheduler.on_trial_error(None, trial)
-    assert decisions(scheduler, "next", [0.5])
+def test_the_best_trial_reaches_its_end_and_a_protected_one_without_a_pause(name: str) -> None:
+    rule = schedulers.load(name).build(BUDGET)
+    trials = [trial(number) for number in range(21)]
+    levels = [0.5] * 20 + [0.99]
+    for each, level in zip(trials, levels, strict=True):
+        run(rule, each, [level] * 9)
+    while (number := rule.promote(closing=True)) is not None:
+        assert trials[number].state == "paused"
+        trials[number].state = "running"
+        run(rule, trials[number], [levels[number]] * 9)
+    assert trials[20].state == "complete"
+    roles: tuple[TrialRole, ...] = ("reference", "baseline", "repeat")
+    for number, role in enumerate(roles, start=21):
+        assert run(rule, trial(number, role, repeats=0), [0.01] * 9) == ["continue"] * 9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_failed_trial_leaves_without_an_error_and_is_not_promoted(name: str) -> None:
+    rule = schedulers.load(name).build(BUDGET)
+    rule.end(7)  # it failed before its first validation
+    for number in range(9):
+        run(rule, trial(number), [0.1 * number] * 9)
+    rule.end(8)
+    while (number := rule.promote(closing=True)) is not None:
+        assert number != 8
+    assert run(rule, trial(9), [0.5]) != ["stop"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,7 +98,278 @@ def test_an_unknown_scheduler_or_parameter_is_an_error_with_the_nearest_name() -
         load_experiment("glyphs-ccp", ["scheduler={name: asha, reduction: 1}"])
 
 
-def test_asha_stops_the_worst_and_a_resumed_search_has_the_rungs_of_the_past() -> None:
-    fresh, resumed = (schedulers.load("asha").build(BUDGET, history) for history in ([], HISTORY))
-    assert decisions(fresh, "first", [0.5]) == [TrialScheduler.CONTINUE]
-    assert decisions(resumed, "first", [0.5]) == [TrialScheduler.STOP]
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.timeout(60)
+def test_ten_thousand_trials_are_fast_and_the_last_ones_as_fast_as_the_first(name: str) -> None:
+    rule, numbers, times = schedulers.load(name).build(BUDGET), random.Random(0), []
+    trials: dict[int, EngineTrial] = {}
+    for number in range(10_000):
+        if number % 2_500 == 0:
+            times.append(time.process_time())
+        level = numbers.random()
+        trials[number] = trial(number)
+        run(rule, trials[number], [level + 0.1 * numbers.random() for _ in ALL_STEPS])
+        if (promoted := rule.promote()) is not None:
+            trials[promoted].state = "running"
+            run(rule, trials[promoted], [level] * 9)
+    times.append(time.process_time())
+    assert times[-1] - times[0] < 10
+    assert times[4] - times[3] < 5 * (times[1] - times[0]) + 0.2
+
+
+# ---- restored after a cut
+
+
+@dataclass
+class Session:
+    """Three workers on random curves: every event is one validation, or the start or promotion of a trial."""
+
+    rule: Rule
+    curves: dict[int, tuple[list[float], list[int]]]
+    trials: dict[int, EngineTrial] = field(default_factory=dict)
+    log: list[tuple[int, str]] = field(default_factory=list)
+
+    def event(self, pick: int) -> None:
+        running = [number for number, each in self.trials.items() if each.state == "running"]
+        if len(running) < 3 and (started := self._start()) is not None:
+            return self.log.append((started, "started"))
+        if not running:
+            return None
+        each = self.trials[running[pick % len(running)]]
+        scores, projections = self.curves[each.number]
+        at = len(each.steps)
+        each.add(ALL_STEPS[at], scores[at], projections[at])
+        decision = self.rule.report(each)
+        over = at + 1 == len(ALL_STEPS)
+        each.state = {"pause": "paused", "stop": "pruned"}.get(decision, "complete" if over else "running")
+        if each.state in ("complete", "pruned"):
+            self.rule.end(each.number)
+        return self.log.append((each.number, decision))
+
+    def _start(self) -> int | None:
+        new = len(self.trials)
+        number = self.rule.promote(closing=new >= len(self.curves))
+        if number is not None:
+            self.trials[number].state = "running"
+        elif new < len(self.curves):
+            role: TrialRole = {0: "reference", 1: "baseline", 2: "repeat"}.get(new, "search")
+            self.trials[number := new] = EngineTrial(new, role, {}, repeats=0 if role == "repeat" else None)
+        return number
+
+    def restored(self, rule: Rule) -> Session:
+        """The next session: copies of all trials in the order of their numbers, and a new rule."""
+        trials = {
+            n: replace(t, steps=list(t.steps), scores=list(t.scores), projections=list(t.projections))
+            for n, t in self.trials.items()
+        }
+        for each in trials.values():
+            rule.restore(each)
+        return Session(rule, self.curves, trials, list(self.log))
+
+
+CURVES = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 6).map(lambda level: level / 6), min_size=9, max_size=9),
+        st.lists(st.integers(0, 1), min_size=9, max_size=9).map(
+            lambda new: [sum(new[: i + 1]) for i in range(9)]
+        ),
+    ),
+    min_size=3,
+    max_size=12,
+)
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in NAMES),
+    *((name, {"unit": "projections", "reduction": 2}) for name in HALVING),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters"), VARIANTS)
+@given(CURVES, st.lists(st.integers(0, 2), min_size=5, max_size=120), st.data())
+def test_a_rule_restored_at_any_moment_decides_as_one_that_saw_everything(
+    name: str, parameters: dict[str, Any], curves: list[Any], picks: list[int], data: st.DataObject
+) -> None:
+    scheduler = schedulers.load(name, **parameters)
+    whole = Session(scheduler.build(BUDGET), dict(enumerate(curves)))
+    cut = data.draw(st.integers(0, len(picks)))
+    for pick in picks[:cut]:
+        whole.event(pick)
+    resumed = whole.restored(scheduler.build(BUDGET))
+    for pick in picks[cut:]:
+        whole.event(pick)
+        resumed.event(pick)
+    assert resumed.log == whole.log
+
+
+# ---- each one's own rule
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(2, 4))
+def test_asha_stops_whoever_is_not_among_the_best_of_its_rung_so_far(
+    levels: list[int], reduction: int
+) -> None:
+    rule = schedulers.load("asha", reduction=reduction, rungs=1).build(BUDGET)
+    rung = 90 // reduction
+    at = next(i for i, step in enumerate(ALL_STEPS) if step >= rung)
+    for number, level in enumerate(levels):
+        before = levels[: number + 1]
+        survives = sum(other > level for other in before) < len(before) / reduction
+        answers = run(rule, trial(number), [float(level)] * 9)
+        assert answers == (["continue"] * 9 if survives else ["continue"] * at + ["stop"])
+
+
+def test_asha_judges_by_the_best_score_so_far() -> None:
+    rule = schedulers.load("asha", reduction=3, rungs=1).build(BUDGET)
+    run(rule, trial(0), [0.5] * 9)
+    assert run(rule, trial(1), [0.1, 0.9, 0.2, 0.2]) == ["continue"] * 4
+    assert run(rule, trial(2), [0.1, 0.2, 0.2, 0.9]) == ["continue"] * 2 + ["stop"]
+
+
+def test_rungs_lie_at_parts_of_the_budget_and_never_before_the_first_validation() -> None:
+    def stops_after(budget: Budget, **parameters: int) -> int:
+        rule = schedulers.load("asha", **parameters).build(budget)
+        run(rule, trial(0), [0.9] * 9)
+        return len(run(rule, trial(1), [0.5] * 9))
+
+    assert stops_after(BUDGET) == 1
+    assert stops_after(BUDGET, rungs=1) == 3
+    assert stops_after(BUDGET, reduction=2, rungs=2) == 3  # step 22: the validation at 30
+    assert stops_after(Budget(90, 40)) == 4
+    assert stops_after(Budget(90, 90)) == 9
+
+
+PROJECTIONS = [0, 0, 1, 1, 2, 2, 3, 3, 4]  # of the reference point: rungs at 1 and 2 projections
+DIPPED = [0.1, 0.5, 0.2, 0.3, 0.6, 0.4, 0.5, 0.8, 0.7]
+
+
+def with_reference() -> Rule:
+    rule = schedulers.load("asha", unit="projections").build(BUDGET)
+    assert run(rule, trial(0, "reference"), DIPPED, PROJECTIONS) == ["continue"] * 9
+    return rule
+
+
+def test_in_projections_a_trial_is_judged_at_its_own_projections_not_at_the_reference_points_steps() -> None:
+    slow = [0, 0, 0, 0, 0, 1, 1, 1, 2]
+    quick = [0, 1, 2, 2, 3, 3, 4, 4, 5]
+    rule = with_reference()
+    assert run(rule, trial(1), [0.1] * 9, quick) == ["continue", "stop"]
+    # A first projection that lasts longer is judged where the reference point's had ended: it cannot dip.
+    assert run(rule, trial(2), [0.65, 0.1, 0.1, 0.1, 0.1], slow) == ["continue"] * 5
+    assert run(rule, trial(3), [0.1] * 9, slow) == ["continue"] * 2 + ["stop"]
+    # A high score before the dip counts in it.
+    assert run(rule, trial(4), [0.7, 0.8, 0.05, 0.05, 0.05, 0.05], PROJECTIONS) == ["continue"] * 6
+
+
+def test_in_projections_nobody_is_judged_before_the_reference_point_has_ended() -> None:
+    rule = schedulers.load("asha", unit="projections").build(BUDGET)
+    reference, early = trial(0, "reference"), trial(1)
+    assert run(rule, reference, DIPPED[:8], PROJECTIONS) == ["continue"] * 8
+    assert run(rule, early, [0.01] * 4, PROJECTIONS) == ["continue"] * 4
+    run(rule, reference, DIPPED, PROJECTIONS)
+    assert run(rule, early, [0.01] * 9, PROJECTIONS) == ["stop"]  # at its second projection
+    assert run(rule, trial(2), [0.005] * 9, PROJECTIONS)[-1] == "stop"
+
+
+def test_without_projections_the_unit_is_steps() -> None:
+    by_steps, by_projections = (
+        schedulers.load("asha", unit=unit).build(BUDGET) for unit in ("steps", "projections")
+    )
+    numbers = random.Random(1)
+    for number in range(30):
+        scores = [numbers.random() for _ in ALL_STEPS]
+        role: TrialRole = "search" if number else "reference"
+        assert run(by_steps, trial(number, role), scores) == run(by_projections, trial(number, role), scores)
+
+
+def test_a_failed_reference_point_leaves_rungs_in_steps() -> None:
+    rule = schedulers.load("asha", unit="projections").build(BUDGET)
+    reference = trial(0, "reference")
+    run(rule, reference, [0.5] * 5, PROJECTIONS)
+    reference.state = "failed"
+    rule.end(0)
+    run(rule, trial(1), [0.9] * 9, PROJECTIONS)
+    assert run(rule, trial(2), [0.1] * 9, PROJECTIONS) == ["stop"]
+
+
+def test_promote_continues_the_best_paused_trial_of_the_highest_rung() -> None:
+    rule = schedulers.load("promote").build(BUDGET)  # rungs at 10 and 30
+    levels = [0.3, 0.9, 0.5, 0.8, 0.1, 0.7, 0.2, 0.4, 0.6]
+    trials = [trial(number) for number in range(9)]
+    for each in trials[:3]:
+        run(rule, each, [levels[each.number]] * 9)
+    assert [each.state for each in trials[:3]] == ["paused"] * 3
+    assert rule.promote() == 1
+    assert rule.promote() is None  # one third of three
+    assert run(rule, trials[1], [0.9] * 9)[-1] == "pause"  # alone at the second rung
+    for each in trials[3:]:
+        run(rule, each, [levels[each.number]] * 9)
+    trials[3].state = "running"
+    assert [rule.promote(), rule.promote(), rule.promote()] == [3, 5, None]
+    for number in (3, 5):
+        assert run(rule, trials[number], [levels[number]] * 9)[-1] == "pause"
+    assert rule.promote() == 1  # the best third of the second rung's three, before anyone of the first
+    assert run(rule, trials[1], [0.9] * 9) == ["continue"] * 6
+
+
+def test_promote_does_not_pause_a_trial_that_it_would_continue_at_once() -> None:
+    rule = schedulers.load("promote", rungs=1).build(BUDGET)
+    for number in range(2):
+        assert run(rule, trial(number), [0.5] * 9)[-1] == "pause"
+    assert run(rule, trial(2), [0.6] * 9) == ["continue"] * 9
+
+
+def test_hyperband_has_brackets_by_trial_number_in_its_proportions() -> None:
+    from dmltune.search.schedulers.hyperband import bracket_order
+
+    order = bracket_order(3, 2)
+    assert [order.count(bracket) for bracket in range(3)] == [9, 5, 3]
+    rule = schedulers.load("hyperband").build(BUDGET)
+    run(rule, trial(17 * 9, "reference"), [0.9] * 9)
+    lengths = [len(run(rule, trial(number), [0.1 - 0.001 * number] * 9)) for number in range(17)]
+    assert lengths == [(1, 3, 9)[bracket] for bracket in order]
+
+
+def test_hyperband_compares_within_a_bracket_only() -> None:
+    from dmltune.search.schedulers.hyperband import bracket_order
+
+    order = bracket_order(3, 2)
+    first, *others = [number for number in range(17) if order[number] == 0]
+    other = order.index(1)
+    rule = schedulers.load("hyperband").build(BUDGET)
+    run(rule, trial(other), [0.9] * 9)
+    assert run(rule, trial(first), [0.5] * 9) == ["continue"] * 9
+    assert run(rule, trial(others[0]), [0.4] * 9) == ["stop"]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=9, max_size=9), min_size=1, max_size=12))
+def test_median_is_the_rule_as_written_down(curves: list[list[int]]) -> None:
+    import statistics
+
+    rule = schedulers.load("median", grace=0.3, others=3).build(BUDGET)
+    seen: list[list[int]] = []
+    for number, curve in enumerate(curves):
+        answers = run(rule, trial(number), [float(score) for score in curve])
+        for length, answer in enumerate(answers, start=1):
+            means = [statistics.fmean(other[:length]) for other in seen if len(other) >= length]
+            stops = ALL_STEPS[length - 1] >= 27 and len(means) >= 3
+            stops = stops and max(curve[:length]) < statistics.median(means)
+            assert answer == ("stop" if stops else "continue")
+        seen.append(curve[: len(answers)])
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 4))
+def test_topk_pauses_all_at_one_rung_and_continues_the_best_when_no_more_are_started(
+    levels: list[int], keep: int
+) -> None:
+    rule = schedulers.load("topk", keep=keep, rung=0.25).build(BUDGET)
+    for number, level in enumerate(levels):
+        assert run(rule, trial(number), [float(level)] * 9) == ["continue"] * 2 + ["pause"]
+        assert rule.promote() is None
+    promoted = [rule.promote(closing=True) for _ in range(len(levels) + 1)]
+    best = sorted(range(len(levels)), key=lambda number: (-levels[number], number))[:keep]
+    assert [number for number in promoted if number is not None] == best
+
+
+def test_none_lets_every_trial_run() -> None:
+    rule = schedulers.load("none").build(BUDGET)
+    for number in range(5):
+        assert run(rule, trial(number), [-float(number)] * 9) == ["continue"] * 9

@@ -1,20 +1,16 @@
 """Schedulers, found by file name: `schedulers/asha.py` holds the class `Asha`, whose signature is its schema.
 
-`build(schedule, history)` returns Ray Tune's scheduler; Ray is imported there. Results carry `step`, `score`,
-`protected` (the reference point, its repetitions and the baseline are never stopped, because everything is
-compared with them) and `ranked` (repetitions do not count at a rung: their point is there already). A
-scheduler may pause trials: a paused one leaves its worker group and is continued from its checkpoint.
+A scheduler builds a rule, which is asked after every validation whether the trial goes on. A rule knows
+neither Ray nor a clock: the same reports in the same order give the same decisions, in a search and in a
+simulation. A higher score is better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-    from ray.tune.schedulers import TrialScheduler
+from dmltune.search.engine_trial import Decision, EngineTrial
 
 PACKAGE = "dmltune.search.schedulers"
 
@@ -25,12 +21,35 @@ class Budget:
 
     max_steps: int
     validate_every: int
-    mode: Literal["max", "min"]
+
+
+class Rule(Protocol):
+    """Decides which trials go on.
+
+    Protected trials (`trial.protected`) are compared with the others, but are never stopped or paused.
+    Repetitions are not compared, because their configuration has been already. The states and validations of
+    all trials determine the rule: restored after an interruption, it decides as if there had been none.
+    """
+
+    def report(self, trial: EngineTrial) -> Decision:
+        """Return what happens to the trial after its last validation."""
+
+    def restore(self, trial: EngineTrial) -> None:
+        """Enter a trial of an earlier session in its state, with all its validations."""
+
+    def promote(self, closing: bool = False) -> int | None:
+        """Return the number of a paused trial that continues now, or None.
+
+        Asked whenever a worker group is free. `closing`: no new trial will be started.
+        """
+
+    def end(self, number: int) -> None:
+        """Note that a trial is over; `state` of the trial that was reported last is set."""
 
 
 class Scheduler(Protocol):
-    def build(self, budget: Budget, history: Sequence[FrozenTrial]) -> TrialScheduler:
-        """Return Ray Tune's scheduler. `history` are the finished trials of earlier sessions."""
+    def build(self, budget: Budget) -> Rule:
+        """Return a rule that has seen no trial."""
 
 
 def load(name: str, **parameters: Any) -> Scheduler:

@@ -3,73 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any
+from fractions import Fraction
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Interval
 
+from dmltune.search.engine_trial import Decision, EngineTrial
+from dmltune.search.rungs import Ladder, Unit, halving_shares
 from dmltune.search.schedulers import Budget
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-    from ray.tune.schedulers import TrialScheduler
 
 
 class Asha:
-    """Stop at rungs max_steps/reduction^k, k = 1 … rungs: 1/reduction of the trials goes on (Li et al.
-    2020)."""
+    """Stop at rungs max_steps/reduction^k, k = rungs … 1: the best 1/reduction goes on (Li et al. 2020).
+
+    unit projections: rungs are shares of the projections of the reference point, for CCP.
+    """
 
     def __init__(
-        self, reduction: Annotated[int, Ge(2)] = 3, rungs: Annotated[int, Interval(ge=1, le=10)] = 2
+        self,
+        reduction: Annotated[int, Ge(2)] = 3,
+        rungs: Annotated[int, Interval(ge=1, le=10)] = 2,
+        unit: Literal["steps", "projections"] = "steps",
     ) -> None:
-        self.reduction, self.rungs = reduction, rungs
+        self.reduction, self.rungs, self.unit = reduction, rungs, unit
 
-    def build(self, budget: Budget, history: Sequence[FrozenTrial]) -> TrialScheduler:
-        last = budget.max_steps
-        first = min(last, max(budget.validate_every, last // self.reduction**self.rungs))
-        asha = _protecting_asha()(
-            time_attr="step",
-            metric="score",
-            mode=budget.mode,
-            max_t=last,
-            grace_period=first,
-            reduction_factor=self.reduction,
-            stop_last_trials=False,  # a trial ends by itself
-        )
-        for trial in history:
-            _fill_rungs(asha, trial)
-        scheduler: TrialScheduler = asha
-        return scheduler
+    def build(self, budget: Budget) -> HalvingRule:
+        return HalvingRule(budget, halving_shares(self.reduction, self.rungs), self.reduction, self.unit)
 
 
-def _protecting_asha() -> Any:
-    from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
+class HalvingRule:
+    """Of N trials at a rung the best ⌈N/reduction⌉ go on. Equal trials go on together."""
 
-    class ProtectingAsha(AsyncHyperBandScheduler):
-        """ASHA on `step`; `protected` results count at their rung and go on, unranked ones only go on."""
+    def __init__(self, budget: Budget, shares: Sequence[Fraction], reduction: int, unit: Unit) -> None:
+        self._ladder, self._reduction = Ladder(budget, shares, unit), reduction
 
-        def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-            if not result.get("ranked", True):
-                return str(TrialScheduler.CONTINUE)
-            decision = super().on_trial_result(tune_controller, trial, result)
-            return str(TrialScheduler.CONTINUE if result.get("protected") else decision)
+    def report(self, trial: EngineTrial) -> Decision:
+        for arrival in self._ladder.report(trial):
+            if (
+                arrival.trial.number == trial.number
+                and not trial.protected
+                and self._stops(arrival.rung, trial)
+            ):
+                return "stop"
+        return "continue"
 
-        def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-            if result.get("ranked", True):
-                super().on_trial_complete(tune_controller, trial, result)
-            self._trial_info.pop(trial.trial_id, None)
+    def _stops(self, rung: int, trial: EngineTrial) -> bool:
+        size = len(self._ladder.entries[rung])
+        return self._ladder.better(rung, max(trial.scores)) >= -(-size // self._reduction)
 
-        def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-            self._trial_info.pop(trial.trial_id, None)
+    def restore(self, trial: EngineTrial) -> None:
+        self._ladder.restore(trial)
 
-    return ProtectingAsha
+    def promote(self, closing: bool = False) -> int | None:
+        return None
 
-
-def _fill_rungs(asha: Any, trial: FrozenTrial) -> None:
-    """Enter what an earlier session saw of this trial."""
-    if not trial.intermediate_values:
-        return
-    ghost = SimpleNamespace(trial_id=f"study-{trial.number}")
-    asha.on_trial_add(None, ghost)
-    for step, score in sorted(trial.intermediate_values.items()):
-        asha.on_trial_result(None, ghost, {"step": step, "score": score})
+    def end(self, number: int) -> None:
+        self._ladder.end(number)

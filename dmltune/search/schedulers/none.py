@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
+from dmltune.search.engine_trial import Decision, EngineTrial
 from dmltune.search.schedulers import Budget
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-    from ray.tune.schedulers import TrialScheduler
 
 
 class None_:
     """Every trial runs to its end."""
 
-    def build(self, budget: Budget, history: Sequence[FrozenTrial]) -> TrialScheduler:
-        from ray.tune.schedulers import FIFOScheduler
+    def build(self, budget: Budget) -> ContinueRule:
+        return ContinueRule()
 
-        return FIFOScheduler()  # type: ignore[no-untyped-call]
+
+class ContinueRule:
+    def report(self, trial: EngineTrial) -> Decision:
+        return "continue"
+
+    def restore(self, trial: EngineTrial) -> None:
+        return None
+
+    def promote(self, closing: bool = False) -> int | None:
+        return None
+
+    def end(self, number: int) -> None:
+        return None

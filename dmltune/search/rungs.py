@@ -1,0 +1,125 @@
+"""Rungs: positions in a training at which the trials that reached them are compared.
+
+A trial enters a rung with its best score so far, at the first validation at or after the rung. So what the
+rungs hold follows from the validations of the trials alone, not from the order of reports: a restored ladder
+equals the one that saw the trials live.
+
+Unit "projections" (CCP): after every projection new proxies are chosen and the score dips. A trial enters
+rung k at the first validation at which ⌈share_k · P⌉ of its projections have ended, where P is the number of
+the finished reference point. Until P is known there are no rungs. A trial without any projection is entered
+at the step at which the reference point reached the rung: before a first projection has ended there was no
+dip.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dmltune.search.engine_trial import EngineTrial
+from dmltune.search.schedulers import Budget
+
+Unit = Literal["steps", "projections"]
+Entry = tuple[float, int]
+"""(−score, number): in ascending order the best trial is first, of equal ones the oldest."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """`projections` is 0 for a rung in steps."""
+
+    step: int
+    projections: int = 0
+
+    def reached_at(self, trial: EngineTrial) -> int | None:
+        """Return the index of the first validation of the trial at or after the rung, or None."""
+        by_step = bisect_left(trial.steps, self.step)
+        if self.projections == 0:
+            return by_step if by_step < len(trial.steps) else None
+        if by_step < bisect_right(trial.projections, 0):
+            return by_step
+        by_projections = bisect_left(trial.projections, self.projections)
+        return by_projections if by_projections < len(trial.projections) else None
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A trial and the highest rung that it has newly reached."""
+
+    trial: EngineTrial
+    rung: int
+
+
+def halving_shares(reduction: int, rungs: int) -> tuple[Fraction, ...]:
+    """Return 1/reduction^k for k = rungs … 1."""
+    return tuple(Fraction(1, reduction**k) for k in range(rungs, 0, -1))
+
+
+class Ladder:
+    """The rungs at these shares of a training, in ascending order, and the trials at each of them.
+
+    Repetitions do not count, because their configuration has been counted already.
+    """
+
+    def __init__(self, budget: Budget, shares: Sequence[Fraction], unit: Unit = "steps") -> None:
+        self._budget, self._shares = budget, shares
+        self.rungs: tuple[Rung, ...] | None = self._in_steps() if unit == "steps" else None
+        self.entries: list[list[Entry]] = [[] for _ in self.rungs or ()]
+        self._waiting: dict[int, EngineTrial] = {}  # seen before the rungs were known
+
+    def report(self, trial: EngineTrial) -> list[Arrival]:
+        """Enter the trial's last validation; return who newly reached a rung."""
+        return self._enter(trial, since=len(trial.steps) - 1)
+
+    def restore(self, trial: EngineTrial) -> list[Arrival]:
+        """Enter all validations of a trial of an earlier session."""
+        ended = trial.state in ("complete", "failed", "pruned")
+        return self._enter(trial, since=0) + (self.end(trial.number) if ended else [])
+
+    def end(self, number: int) -> list[Arrival]:
+        """Return who newly reached a rung: the end of the reference point may make the rungs known."""
+        trial = self._waiting.get(number)
+        return [] if trial is None or trial.role != "reference" else self._settle(trial)
+
+    def better(self, rung: int, score: float) -> int:
+        """Return how many trials have reached the rung with a higher score."""
+        return bisect_left(self.entries[rung], (-score, -1))
+
+    def _enter(self, trial: EngineTrial, since: int) -> list[Arrival]:
+        if trial.role == "repeat" or not trial.steps:
+            return []
+        if self.rungs is None:
+            self._waiting[trial.number] = trial
+            at_end = trial.role == "reference" and trial.steps[-1] >= self._budget.max_steps
+            return self._settle(trial) if at_end else []
+        highest = None
+        for index, rung in enumerate(self.rungs):
+            at = rung.reached_at(trial)
+            if at is not None and at >= since:
+                insort(self.entries[index], (-max(trial.scores[: at + 1]), trial.number))
+                highest = index
+        return [] if highest is None else [Arrival(trial, highest)]
+
+    def _settle(self, reference: EngineTrial) -> list[Arrival]:
+        """Place the rungs by the ended reference point; enter all trials seen so far."""
+        finished = reference.state == "complete" or reference.steps[-1] >= self._budget.max_steps
+        total = reference.projections[-1] if finished else 0
+        self.rungs = self._in_projections(reference, total) if total else self._in_steps()
+        self.entries = [[] for _ in self.rungs]
+        waiting, self._waiting = self._waiting, {}
+        return [arrival for trial in waiting.values() for arrival in self._enter(trial, since=0)]
+
+    def _in_steps(self) -> tuple[Rung, ...]:
+        last = self._budget.max_steps
+        steps = {max(self._budget.validate_every, int(last * share)) for share in self._shares}
+        return tuple(Rung(step) for step in sorted(steps) if step < last)
+
+    def _in_projections(self, reference: EngineTrial, total: int) -> tuple[Rung, ...]:
+        counts = sorted({math.ceil(total * share) for share in self._shares})
+        steps = [reference.steps[bisect_left(reference.projections, count)] for count in counts]
+        pairs = zip(steps, counts, strict=True)
+        return tuple(Rung(step, count) for step, count in pairs if step < reference.steps[-1])

@@ -1,0 +1,67 @@
+"""The median rule: a trial below the median of the others at the same step is stopped."""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import Annotated
+
+from annotated_types import Ge, Interval
+
+from dmltune.search.engine_trial import Decision, EngineTrial
+from dmltune.search.schedulers import Budget
+
+
+class Median:
+    """Stop when the best score so far is below the median of the running means (Golovin et al. 2017).
+
+    The running mean of a trial at a step is that of its scores up to there. Judged at every validation from
+    `grace` · max_steps on, against at least `others` other trials that have reached the step.
+    """
+
+    def __init__(
+        self,
+        grace: Annotated[float, Interval(ge=0, lt=1)] = 0.2,
+        others: Annotated[int, Ge(1)] = 5,
+    ) -> None:
+        self.grace, self.others = grace, others
+
+    def build(self, budget: Budget) -> MedianRule:
+        return MedianRule(self.grace * budget.max_steps, self.others)
+
+
+class MedianRule:
+    def __init__(self, first_step: float, others: int) -> None:
+        self._first_step, self._others = first_step, others
+        self._means: dict[int, list[float]] = {}  # step → ascending running means, one for each trial
+
+    def report(self, trial: EngineTrial) -> Decision:
+        if trial.role == "repeat" or not trial.steps:
+            return "continue"
+        step, scores = trial.steps[-1], trial.scores
+        means = self._means.setdefault(step, [])
+        stop = (
+            not trial.protected
+            and step >= self._first_step
+            and len(means) >= self._others
+            and max(scores) < _median(means)
+        )
+        insort(means, sum(scores) / len(scores))
+        return "stop" if stop else "continue"
+
+    def restore(self, trial: EngineTrial) -> None:
+        total = 0.0
+        if trial.role != "repeat":
+            for count, (step, score) in enumerate(zip(trial.steps, trial.scores, strict=True), start=1):
+                total += score
+                insort(self._means.setdefault(step, []), total / count)
+
+    def promote(self, closing: bool = False) -> int | None:
+        return None
+
+    def end(self, number: int) -> None:
+        return None
+
+
+def _median(ascending: list[float]) -> float:
+    middle = len(ascending) // 2
+    return ascending[middle] if len(ascending) % 2 else (ascending[middle - 1] + ascending[middle]) / 2

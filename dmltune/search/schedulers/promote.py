@@ -1,0 +1,94 @@
+"""Asynchronous successive halving with pauses, for few workers: a rung's best trials are continued."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Interval
+
+from dmltune.search.engine_trial import Decision, EngineTrial
+from dmltune.search.rungs import Entry, Ladder, halving_shares
+from dmltune.search.schedulers import Budget
+
+
+class Promote:
+    """Pause at asha's rungs; continue a trial once it is in the best 1/reduction of its rung (Li et al.
+    2020).
+
+    In contrast to asha no trial is lost because it came early, and none goes on because few came before it.
+    """
+
+    def __init__(
+        self,
+        reduction: Annotated[int, Ge(2)] = 3,
+        rungs: Annotated[int, Interval(ge=1, le=10)] = 2,
+        unit: Literal["steps", "projections"] = "steps",
+    ) -> None:
+        self.reduction, self.rungs, self.unit = reduction, rungs, unit
+
+    def build(self, budget: Budget) -> PromotionRule:
+        ladder = Ladder(budget, halving_shares(self.reduction, self.rungs), self.unit)
+        return PromotionRule(ladder, self.reduction)
+
+
+class PausedTrials:
+    """Paused trials by rung, the best of each first."""
+
+    def __init__(self) -> None:
+        self._by_rung: dict[int, list[Entry]] = {}
+        self._place: dict[int, tuple[int, Entry]] = {}
+
+    def add(self, number: int, rung: int, score: float) -> None:
+        entry = (-score, number)
+        insort(self._by_rung.setdefault(rung, []), entry)
+        self._place[number] = (rung, entry)
+
+    def remove(self, number: int) -> None:
+        """Forget the trial; one that is not paused is ignored."""
+        if number in self._place:
+            rung, entry = self._place.pop(number)
+            entries = self._by_rung[rung]
+            del entries[bisect_left(entries, entry)]
+
+    def best(self, rung: int) -> Entry | None:
+        entries = self._by_rung.get(rung)
+        return entries[0] if entries else None
+
+
+class PromotionRule:
+    """Of N trials at a rung the best ⌊N/reduction⌋ go on, the best paused one of the highest rung first."""
+
+    def __init__(self, ladder: Ladder, reduction: int) -> None:
+        self._ladder, self._reduction, self._paused = ladder, reduction, PausedTrials()
+
+    def report(self, trial: EngineTrial) -> Decision:
+        for arrival in self._ladder.report(trial):
+            if arrival.trial.number == trial.number and not trial.protected:
+                self._paused.add(trial.number, arrival.rung, max(trial.scores))
+                if self._next() != trial.number:
+                    return "pause"
+                self._paused.remove(trial.number)
+        return "continue"
+
+    def restore(self, trial: EngineTrial) -> None:
+        for arrival in self._ladder.restore(trial):
+            if arrival.trial.state == "paused":
+                self._paused.add(arrival.trial.number, arrival.rung, max(arrival.trial.scores))
+
+    def promote(self, closing: bool = False) -> int | None:
+        number = self._next()
+        if number is not None:
+            self._paused.remove(number)
+        return number
+
+    def end(self, number: int) -> None:
+        self._paused.remove(number)
+        self._ladder.end(number)
+
+    def _next(self) -> int | None:
+        for rung in range(len(self._ladder.entries) - 1, -1, -1):
+            best, entries = self._paused.best(rung), self._ladder.entries[rung]
+            if best is not None and bisect_left(entries, best) < len(entries) // self._reduction:
+                return best[1]
+        return None
