@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray import cloudpickle
 from support.trial_records import open_records, write_model
 
 from dmltune import tags
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.resources import Locations
-from dmltune.search import samplers, schedulers
-from dmltune.search.api import planned_trials
+from dmltune.search.budget import Plan
 from dmltune.search.findings import idle_parameters, noise
+from dmltune.search.making import make_engine
 from dmltune.search.records import TrialRecords
-from dmltune.search.sampling import Proposer
 from dmltune.search.searcher import Dispatch, StudySearcher
 from dmltune.search.state import TrialRecord
 from dmltune.store import Store
@@ -32,10 +30,9 @@ def searcher(records: TrialRecords, folder: Path) -> StudySearcher:
     def make_order(record: TrialRecord, point: Experiment) -> Order:
         return Order.of(str(record.number), point, folder, Locations(Store.at(folder)))
 
-    sampler = samplers.load("random")
-    proposer = Proposer(EXPERIMENT.space, lambda seed: sampler.build(9, seed), "max", EXPERIMENT.seed)
-    dispatch = Dispatch(make_order, lambda order_id: None, {}, concurrent=9)
-    return StudySearcher(EXPERIMENT, records, proposer, 2, dispatch, may_start=lambda: True)
+    engine = make_engine(EXPERIMENT, Plan.of(EXPERIMENT, 3), records)
+    dispatch = Dispatch(make_order, lambda order_id: None, lambda order_id: None, {}, concurrent=9)
+    return StudySearcher(EXPERIMENT, records, engine, dispatch, may_start=lambda: True)
 
 
 def finish(records: TrialRecords, number: int, score: float) -> None:
@@ -57,8 +54,6 @@ def test_the_reference_point_is_repeated_with_other_seeds_that_no_sampler_sees(t
     orders = [Experiment.from_validated(json.loads(config["order"])["experiment"]) for config in configs]
     assert [order.seed for order in orders] == [5, 5, 6, 7, 5]
     assert orders[2].differences(orders[0]) == ["seed: 6 → 5"]
-    treated = [(config["protected"], config["ranked"]) for config in configs]
-    assert treated == [(True, True), (True, True), (True, False), (True, False), (False, True)]
     assert [trial.number for trial in records.points()] == [0, 4]
     scores = [0.5, 0.9, 0.52, 0.57, 0.6]
     for number, score in enumerate(scores):
@@ -92,27 +87,17 @@ def test_an_interrupted_repetition_continues_with_its_seed(tmp_path: Path) -> No
     assert (order["id"], order["experiment"]["seed"]) == ("2", 6)
 
 
-def test_repetitions_are_run_beside_the_trials() -> None:
+@pytest.mark.parametrize(
+    ("seeds", "trials", "noise", "repeats", "total"),
+    [(3, 12, 2, 2, 14), (1, 12, 0, 2, 12), (0, 12, 2, 2, 14), (0, 5, 1, 1, 6), (0, 4, 0, 0, 4), (0, 1, 0, 0, 2)],
+)
+def test_the_noise_is_measured_beside_the_trials_and_candidates_are_repeated_within_them(
+    seeds: int, trials: int, noise: int, repeats: int, total: int
+) -> None:
     assert EXPERIMENT.fixed().noise_seeds == 0
-    assert planned_trials(EXPERIMENT, 12, None) == 14
-    for seeds in (0, 1):
-        assert planned_trials(load_experiment("glyphs-ccp", [f"noise_seeds={seeds}"]), 12, None) == 12
-
-
-def test_a_repetition_takes_no_place_at_a_rung() -> None:
-    from types import SimpleNamespace
-
-    budget = schedulers.Budget(max_steps=90, validate_every=10, mode="max")
-    for ranked, decision in ((True, "STOP"), (False, "CONTINUE")):
-        asha: Any = schedulers.load("asha").build(budget, [])
-        trials = [SimpleNamespace(trial_id=name) for name in ("repeat", "other")]
-        for trial, score, counts in zip(trials, (0.9, 0.5), (ranked, True), strict=True):
-            asha.on_trial_add(None, trial)
-            result = {"step": 10, "score": score, "protected": not counts, "ranked": counts}
-            answer = asha.on_trial_result(None, trial, result)
-        assert answer == decision
-        asha.on_trial_complete(None, trials[0], {"step": 90, "score": 0.9, "ranked": ranked})
-        cloudpickle.dumps(asha)  # Tune does so
+    plan = Plan.of(load_experiment("glyphs-ccp", [f"noise_seeds={seeds}"]), trials)
+    assert (plan.noise_repeats, plan.repeats, plan.total) == (noise, repeats, total)
+    assert plan.points + plan.baseline + noise + repeats == total
 
 
 def row(number: int, state: Any = "complete", idle: bool = True, **values: Any) -> TrialRecord:
