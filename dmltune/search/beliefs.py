@@ -1,0 +1,185 @@
+"""What noisy scores, some of them repeated, say about the true means of the candidates.
+
+The model is that of `population.py`. Its three hyperparameters (σ, τ, s) are integrated on a grid: coarse,
+then fine where the weight is. A belief is a mixture over the points of the grid, so that few repetitions give
+wide intervals, and the winner's mean is shrunk by as much as the search as a whole says.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from scipy.stats import chi2
+
+from dmltune.search.design import Design, Floats, pooled_noise
+from dmltune.search.population import Population
+
+_SEED_RATIOS = (0.05, 0.5, 1.0, 2.0, 5.0, 20.0)  # s/σ
+_SEED_WEIGHTS = (0.5, 0.15, 0.13, 0.1, 0.07, 0.05)
+_NEGLIGIBLE = 1e-4
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of normal distributions."""
+
+    weights: Floats
+    means: Floats
+    variances: Floats
+
+    @property
+    def mean(self) -> float:
+        return float(self.weights @ self.means)
+
+    def below(self, value: float) -> float:
+        """Return the probability of a value below this one."""
+        return float(self.weights @ ndtr((value - self.means) / np.sqrt(self.variances)))
+
+    def quantile(self, probability: float) -> float:
+        """Return the quantile by bisection."""
+        reach = 12 * np.sqrt(self.variances)
+        low, high = float((self.means - reach).min()), float((self.means + reach).max())
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.below(middle) < probability else (low, middle)
+        return (low + high) / 2
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """The joint posterior of the candidates' means μ at the points of the grid that carry weight.
+
+    μ_i = base_i + load_i·ψ + N(0, own_i). Plain candidates share a kind: the same load and own variance.
+    """
+
+    candidates: list[int]
+    weights: Floats  # (G,)
+    noise: Floats  # (G,) σ
+    means: Floats  # (G, n) posterior means of μ_i
+    kind: NDArray[np.int64]  # (n,) column of `load` and `own`
+    load: Floats  # (G, kinds, q)
+    own: Floats  # (G, kinds) variances given ψ
+    psi: Floats  # (G, q) the posterior mean of ψ
+    covariance: Floats  # (G, q, q)
+    shift: int | None  # the element of ψ that takes a mean from the main block to all seeds
+
+    @property
+    def expected(self) -> Floats:
+        """The posterior means (n,)."""
+        return np.asarray(self.weights @ self.means)
+
+    @property
+    def own_variances(self) -> Floats:
+        """What repetitions of a candidate could remove from the variance of its mean (n,)."""
+        return np.asarray((self.weights @ self.own)[self.kind])
+
+    def mean_of(self, index: int) -> Mixture:
+        """Return the mean of a candidate over all seeds, in the most frequent fold."""
+        load, means = self.load[:, self.kind[index]], self.means[:, index]
+        if self.shift is not None:
+            load = load.copy()
+            load[:, self.shift] += 1
+            means = means + self.psi[:, self.shift]
+        shared = np.einsum("gq,gqr,gr->g", load, self.covariance, load)
+        return Mixture(self.weights, means, self.own[:, self.kind[index]] + shared)
+
+    def difference(self, index: int, other: int) -> Mixture:
+        """Return μ_index − μ_other for two different candidates."""
+        means = self.means[:, index] - self.means[:, other]
+        return Mixture(self.weights, means, self._difference_variances(other)[:, self.kind[index]])
+
+    def not_below(self, other: int) -> Floats:
+        """Return P(μ_i ≥ μ_other) for all i (n,); that of `other` itself is 1."""
+        deviations = np.sqrt(self._difference_variances(other))
+        z = (self.means - self.means[:, [other]]) / deviations[:, self.kind]
+        chances = np.asarray(self.weights @ ndtr(z))
+        chances[other] = 1.0
+        return chances
+
+    def _difference_variances(self, other: int) -> Floats:
+        kind = self.kind[other]
+        load = self.load - self.load[:, [kind]]
+        shared = np.einsum("gkq,gqr,gkr->gk", load, self.covariance, load, optimize=True)
+        return np.asarray(self.own + self.own[:, [kind]] + shared)
+
+
+def beliefs(design: Design, baseline: int | None = None, noise: float | None = None) -> Beliefs | None:
+    """Return the beliefs; None without knowledge of the noise (no repetition, or noise of exactly 0)."""
+    spread, degrees = pooled_noise(design)
+    if noise == 0 or (noise is None and not spread) or not design.candidates:
+        return None
+    population = Population(design, baseline)
+    ratios = np.geomspace(0.05, max(60.0, 4 * population.reach / (noise or spread or 1.0)), 16)
+    sigmas = np.array([noise]) if noise else _noise_range(spread or 0.0, degrees, population)
+    for fine in (False, True):
+        grid, prior = _grid(sigmas, ratios, population.has_seeds)
+        solution = population.solve(grid)
+        log_weights = solution.log_weights + prior
+        weights = np.exp(log_weights - log_weights.max())
+        heavy = weights > _NEGLIGIBLE
+        if not fine:
+            sigmas = _around(grid[heavy, 0], sigmas, 12)
+            ratios = _around((grid[:, 1] / grid[:, 0])[heavy], ratios, 14)
+    return _posterior(population, grid[heavy], weights[heavy] / weights[heavy].sum())
+
+
+def _noise_range(spread: float, degrees: int, population: Population) -> Floats:
+    """Return σ from the 0.05 % to the 99.95 % point of its likelihood, but not beyond the scores' range."""
+    low, high = spread * np.sqrt(degrees / chi2.ppf([0.9995, 0.0005], degrees))
+    if population.has_seeds:  # the pooled spread contains their effects
+        rest, rest_degrees = pooled_noise(population.design, without_seeds=True)
+        if rest:
+            low = min(low, rest * np.sqrt(rest_degrees / chi2.ppf(0.9995, rest_degrees)))
+        else:
+            low /= 10
+    return np.geomspace(low, max(2 * spread, min(high, 2 * population.reach)), 14)
+
+
+def _grid(sigmas: Floats, ratios: Floats, has_seeds: bool) -> tuple[Floats, Floats]:
+    """Return points (σ, τ, s), evenly spaced in the logarithms, and the log of their prior."""
+    shared = list(zip(_SEED_RATIOS, _SEED_WEIGHTS, strict=True)) if has_seeds else [(0.05, 1.0)]
+    rows = [(s, s * r, s * f, r, w) for s, r, (f, w) in itertools.product(sigmas, ratios, shared)]
+    points = np.array(rows, dtype=float)
+    ratio = points[:, 3]
+    return points[:, :3], np.log(points[:, 4]) + np.log(ratio / (1 + ratio) ** 2)
+
+
+def _around(values: Floats, axis: Floats, number: int) -> Floats:
+    """Return a finer axis over the values and one step of the old axis beyond."""
+    if len(axis) < 2:
+        return axis
+    step = axis[1] / axis[0]
+    return np.geomspace(max(values.min() / step, axis[0]), min(values.max() * step, axis[-1]), number)
+
+
+def _posterior(population: Population, grid: Floats, weights: Floats) -> Beliefs:
+    design, n = population.design, len(population.design.candidates)
+    solution = population.solve(grid)
+    (sigma2, tau2, _), own = (grid**2).T[:, :, None], population.own
+    # Kinds: the candidates with a term of their own, then plain ones inside and outside.
+    counts = np.concatenate([population.counts[own], [1, 1]])
+    inside = np.concatenate([population.inside[own], [True, False]])
+    effects = np.zeros((len(counts), grid.shape[1] and design.columns.shape[1]))
+    effects[: len(own)] = population.x_sum[:, 1:] / population.counts[own, None]
+    kind = np.where(population.inside, len(own), len(own) + 1)
+    kind[own] = np.arange(len(own))
+    trust = np.where(inside, counts * tau2 / (counts * tau2 + sigma2), 1.0)  # (G, kinds)
+    load = np.concatenate([(1 - trust)[:, :, None], -trust[:, :, None] * effects], axis=2)
+    shared = np.einsum("gkq,gq->gk", load, solution.psi)
+    means = trust[:, kind] * population.means + shared[:, kind] + population.offset
+    return Beliefs(
+        candidates=design.candidates,
+        weights=weights,
+        noise=grid[:, 0],
+        means=means.reshape(len(grid), n),
+        kind=kind.astype(np.int64),
+        load=load,
+        own=sigma2 * trust / counts,
+        psi=solution.psi,
+        covariance=solution.covariance,
+        shift=None if design.shift is None else 1 + design.shift,
+    )

@@ -1,0 +1,109 @@
+"""The score table as arrays: which scores share a seed or a fold, and how much repeated scores differ.
+
+score[i, b] = μ_i + z_b·θ + e,  e ~ N(0, σ²). The columns of z, each a random effect with mean 0:
+
+    seeds   one for each seed block with two or more configurations,
+    shift   when most first scores are of one block (the main block): the mean of all seeds minus that block,
+    folds   one for each fold but the most frequent one, relative to that fold.
+
+A block with one configuration needs no column of its own: its effect is part of e.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmltune.search.score_table import ScoreTable, fold_of
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Rows are scores, in the order of `candidates`; columns are the effects of seeds and folds."""
+
+    candidates: list[int]  # the baseline, if any, is the last one
+    first: Floats  # (n,) the first score of each candidate
+    owner: NDArray[np.int64]  # (rows,) index of the candidate
+    scores: Floats  # (rows,)
+    columns: Floats  # (rows, columns)
+    is_fold: NDArray[np.bool_]  # (columns,)
+    shift: int | None  # index of the column `shift`
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many scores each candidate has."""
+        return np.bincount(self.owner, minlength=len(self.candidates))
+
+
+def design_of(table: ScoreTable) -> Design:
+    """Return the arrays of a table that has at least one score."""
+    candidates = table.candidates
+    if table.baseline is not None and table.baseline in table.rows:
+        candidates.append(table.baseline)
+    rows = [(i, b, s) for i, c in enumerate(candidates) for b, s in table.scores(c).items()]
+    first = [next(iter(table.scores(c).values())) for c in candidates]
+    used = Counter(block for _, block, _ in rows)
+    firsts = Counter(next(iter(table.scores(c))) for c in candidates)
+    folds = Counter(fold_of(next(iter(table.scores(c)))) for c in candidates)
+    main_block, main_count = firsts.most_common(1)[0]
+    anchored = main_count >= 2 and 2 * main_count >= len(candidates)
+    seeds = [b for b, n in used.items() if n >= 2 and not (anchored and b == main_block)]
+    other_folds = [f for f in dict.fromkeys(fold_of(b) for b in used) if f != folds.most_common(1)[0][0]]
+    names: list[tuple[str, Hashable]] = [("seed", b) for b in seeds]
+    if anchored and len(used) > 1:
+        names.append(("shift", None))
+    names += [("fold", f) for f in other_folds]
+
+    def entry(kind: str, key: Hashable, block: Hashable) -> bool:
+        if kind == "shift":
+            return block != main_block
+        return block == key if kind == "seed" else fold_of(block) == key
+
+    by_block = {b: np.array([entry(kind, key, b) for kind, key in names], dtype=float) for b in used}
+    return Design(
+        candidates=candidates,
+        first=np.array(first, dtype=float),
+        owner=np.array([i for i, _, _ in rows], dtype=np.int64),
+        scores=np.array([s for _, _, s in rows], dtype=float),
+        columns=np.array([by_block[b] for _, b, _ in rows]).reshape(len(rows), len(names)),
+        is_fold=np.array([kind == "fold" for kind, _ in names], dtype=bool),
+        shift=next((j for j, (kind, _) in enumerate(names) if kind == "shift"), None),
+    )
+
+
+def pooled_noise(design: Design, without_seeds: bool = False) -> tuple[float | None, int]:
+    """Return the standard deviation within configurations, pooled, and its degrees of freedom.
+
+    s² = Σ_i Σ_b (y_ib − ȳ_i − fold effect)² / (scores − configurations − folds that could be estimated).
+    With `without_seeds` the effects of seeds are subtracted too. Without degrees of freedom it is None.
+    """
+    repeated = design.counts[design.owner] > 1
+    owner, scores = design.owner[repeated], design.scores[repeated]
+    if not len(scores):
+        return None, 0
+    columns = design.columns[repeated][:, design.is_fold | without_seeds]
+    counts = np.bincount(owner, minlength=len(design.candidates))
+    present = counts > 0
+
+    def centred(values: Floats) -> Floats:
+        means = np.bincount(owner, values, len(counts)) / np.maximum(counts, 1)
+        return np.asarray(values - means[owner])
+
+    rest = centred(scores)
+    used = 0
+    if columns.shape[1]:
+        within = np.stack([centred(column) for column in columns.T], axis=1)
+        effect, _, rank, _ = np.linalg.lstsq(within, rest, rcond=1e-9)
+        rest, used = rest - within @ effect, int(rank)
+    degrees = len(scores) - int(present.sum()) - used
+    if degrees < 1:
+        return None, 0
+    spread = float(np.sqrt((rest**2).sum() / degrees))
+    # Rounding of equal scores is no noise.
+    return (spread if spread > 1e-12 * max(1.0, float(np.abs(scores).max())) else 0.0), degrees

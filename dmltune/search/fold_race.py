@@ -1,0 +1,95 @@
+"""Drop a trial after fold 1, 2, … of k when its paired differences to the incumbent are too low.
+
+d_j = score of the trial in fold j − score of the incumbent in fold j,   d_j ~ N(δ, s²),   s² = 2 noise²
+
+After fold j < k the trial is dropped if  z_j = Σ_{i≤j} d_i / (s √j)  is below −b_j. The bounds have the form
+b_j = c·(j / (k−1))^0.1 (Wang and Tsiatis); c is such that a trial with δ = 0 is dropped in 5 % of all races.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
+
+_SHAPE = 0.1  # of 0.1 steps, the one that saves most at a gap of two standard deviations of a score
+_GRID = 401
+
+
+def drop(
+    own: Sequence[float],
+    incumbent: Sequence[float],
+    k: int,
+    noise: float | None,
+    *,
+    degrees: float = float("inf"),
+    error: float = 0.05,
+) -> bool:
+    """Return whether a trial with the scores `own` of its first folds leaves the race.
+
+    `incumbent` holds the incumbent's scores of the same folds. `noise` is the standard deviation of a score
+    around the means of its configuration and its fold (`fold_noise`), `degrees` its degrees of freedom.
+    Nothing is dropped without them.
+    """
+    folds = len(own)
+    if not 1 <= folds < k or degrees < 1 or noise is None:
+        return False
+    total = float(np.sum(np.subtract(own, incumbent[:folds])))
+    bound = bounds(k, error)[folds - 1]
+    if noise == 0:
+        return total < 0
+    # The same tail probability under Student's t as the bound has under the normal distribution.
+    if np.isfinite(degrees):
+        bound = -float(stdtrit(degrees, ndtr(-bound)))
+    return bool(total < -bound * noise * np.sqrt(2 * folds))
+
+
+@lru_cache(maxsize=64)
+def bounds(k: int, error: float = 0.05, shape: float = _SHAPE) -> tuple[float, ...]:
+    """Return b_1 … b_{k−1}: one bound for each fold after which a trial can be dropped."""
+    form = (np.arange(1, k) / (k - 1)) ** shape
+    low, high = 0.0, 8.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share_dropped(middle * form)[-1] > error else (low, middle)
+    return tuple(float(b) for b in high * form)
+
+
+def share_dropped(limits: NDArray[np.float64], gap: float = 0.0) -> NDArray[np.float64]:
+    """Return the share of trials dropped after fold 1, 2, … or earlier, with δ = −gap·s.
+
+    The density of the sum of differences of trials that are still in the race, on a grid (Simpson's rule).
+    """
+    edges = -np.asarray(limits) * np.sqrt(np.arange(1, len(limits) + 1))
+    dropped = [float(ndtr(edges[0] + gap))]
+    previous: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    for j, edge in enumerate(edges[:-1], start=1):
+        x = np.linspace(edge, max(edge, -j * gap) + 9 * np.sqrt(j), _GRID)
+        if previous is None:
+            density = np.exp(-0.5 * (x + gap) ** 2) / np.sqrt(2 * np.pi)
+        else:
+            at, mass = previous
+            density = (np.exp(-0.5 * (x[:, None] - at + gap) ** 2) / np.sqrt(2 * np.pi)) @ mass
+        weights = np.full(_GRID, 2.0)
+        weights[1::2] = 4.0
+        weights[[0, -1]] = 1.0
+        previous = (x, density * weights * (x[1] - x[0]) / 3)
+        dropped.append(dropped[-1] + float(ndtr(edges[j] - x + gap) @ previous[1]))
+    return np.array(dropped)
+
+
+def fold_noise(rows: Sequence[Sequence[float]]) -> tuple[float | None, int]:
+    """Return the standard deviation of a score around row mean + fold mean, with its degrees of freedom.
+
+    `rows` are the scores of configurations in all k folds:
+    s² = Σ (y_rj − ȳ_r − ȳ_j + ȳ)² / ((rows − 1)(k − 1)).
+    """
+    scores = np.array(rows, dtype=float)
+    degrees = (len(scores) - 1) * (scores.shape[1] - 1) if scores.ndim == 2 else 0
+    if degrees < 1:
+        return None, 0
+    rest = scores - scores.mean(axis=1, keepdims=True) - scores.mean(axis=0) + scores.mean()
+    return float(np.sqrt((rest**2).sum() / degrees)), degrees

@@ -1,0 +1,141 @@
+"""The likelihood of noise and spread: how the scores of a search's best half scatter.
+
+    score[i, b] = μ_i + z_b·θ + e,   e ~ N(0, σ²),   μ_i ~ N(m, τ²) for the best half of the candidates.
+
+The population of a search is skewed: many configurations are far below the best. So only candidates with a
+score in the best half have this prior (they are *inside*). The others enter the fit as "below the threshold"
+(type II censoring); their own means have a flat prior, as has the baseline's.
+
+Priors: m flat, σ log-uniform, p(τ | σ) = σ / (σ + τ)², seed effects N(0, s²), fold effects nearly free. Given
+(σ, τ, s) all is Gaussian in ψ = (m, θ) once the censored part is replaced by its quadratic at the mode of m.
+
+Shapes: G points (σ, τ, s), K candidates with a term of their own, q = 1 + number of effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from dmltune.search.design import Design, Floats
+
+_SMALLEST_CENSORED = 8  # with fewer candidates all are inside
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The posterior of ψ at each point, and the log of each point's weight."""
+
+    log_weights: Floats  # (G,)
+    psi: Floats  # (G, q)
+    covariance: Floats  # (G, q, q)
+
+
+class Population:
+    """The scores of a design, reduced to what the likelihood needs.
+
+    Plain candidates (one score, in the main block) are summed up; all others have a term of their own.
+    """
+
+    def __init__(self, design: Design, baseline: int | None) -> None:
+        self.design = design
+        n = len(design.candidates)
+        self.counts = design.counts
+        means = np.bincount(design.owner, design.scores, n) / self.counts
+        is_candidate = np.array([c != baseline for c in design.candidates])
+        firsts = np.sort(design.first[is_candidate])
+        self.threshold = float(firsts[len(firsts) // 2]) if len(firsts) >= _SMALLEST_CENSORED else -np.inf
+        self.inside = is_candidate & (np.maximum(design.first, means) >= self.threshold)
+        marked = np.bincount(design.owner, np.abs(design.columns).sum(axis=1), n) > 0
+        self.plain = (self.counts == 1) & ~marked
+        self.offset = float(np.median(design.first[self.inside])) if self.inside.any() else 0.0
+        self.means = means - self.offset
+        self.reach = float(np.ptp(design.scores))
+        self._sum_up(int((is_candidate & ~self.inside).sum()))
+
+    @property
+    def has_seeds(self) -> bool:
+        return bool((~self.design.is_fold).any())
+
+    def _sum_up(self, censored: int) -> None:
+        design = self.design
+        pool = self.means[self.plain & self.inside]
+        self._pool = (len(pool), float(pool.mean()) if len(pool) else 0.0)
+        self._pool_squares = float(((pool - self._pool[1]) ** 2).sum())
+        self._censored = censored
+        self.own = np.flatnonzero(~self.plain)  # candidates with a term of their own (K)
+        rows = ~self.plain[design.owner]
+        owner, y = design.owner[rows], design.scores[rows] - self.offset
+        x = np.column_stack([self.inside[owner].astype(float), design.columns[rows]])
+        self.x_sum = np.zeros((len(design.candidates), x.shape[1]))
+        np.add.at(self.x_sum, owner, x)
+        self.x_sum = self.x_sum[self.own]  # (K, q)
+        self._y_sum = (self.means * self.counts)[self.own]
+        self._xx, self._xy, self._yy = x.T @ x, x.T @ y, float(y @ y)
+        # A first estimate of the effects, for the point at which the censored part is expanded.
+        within = (
+            design.columns[rows]
+            - (self.x_sum[:, 1:] / self.counts[self.own, None])[np.searchsorted(self.own, owner)]
+        )
+        effects = np.linalg.lstsq(within, y - self.means[owner], rcond=1e-9)[0] if len(y) else np.zeros(0)
+        self._adjusted = self.means[self.own] - (self.x_sum[:, 1:] / self.counts[self.own, None]) @ effects
+
+    def solve(self, grid: Floats) -> Solution:
+        """Return the posterior of ψ at the points (σ, τ, s) of a grid (G, 3), with their log weights."""
+        sigma2, tau2, seed2 = (grid**2).T
+        counts, inside = self.counts[self.own], self.inside[self.own]
+        # V_k⁻¹ = (I − c_k 11ᵀ)/σ²
+        c = np.where(inside, tau2[:, None] / (sigma2[:, None] + counts * tau2[:, None]), 1 / counts)
+        xx = self._xx - np.einsum("gk,kq,kr->gqr", c, self.x_sum, self.x_sum, optimize=True)
+        xy = self._xy - c @ (self.x_sum * self._y_sum[:, None])
+        yy = self._yy - c @ self._y_sum**2
+        precision, linear = xx / sigma2[:, None, None], xy / sigma2[:, None]
+        log_weights = -0.5 * yy / sigma2 - 0.5 * (counts.sum() - (~inside).sum()) * np.log(sigma2)
+        log_weights -= 0.5 * np.log1p(counts[inside] * (tau2 / sigma2)[:, None]).sum(axis=1)
+        free = (10 * self.reach) ** 2
+        prior = np.where(self.design.is_fold, free, seed2[:, None])  # (G, q − 1)
+        effects = np.arange(1, precision.shape[1])
+        precision[:, effects, effects] += 1 / prior
+        log_weights -= 0.5 * np.log(prior).sum(axis=1)
+        at = self._mode(sigma2, tau2)
+        value, slope, curvature = self._pool_terms(at, sigma2 + tau2)
+        precision[:, 0, 0] += curvature
+        linear[:, 0] += slope + curvature * at
+        log_weights += value - slope * at - 0.5 * curvature * at**2
+        covariance = np.linalg.inv(precision)
+        psi = np.einsum("gqr,gr->gq", covariance, linear)
+        log_weights += 0.5 * (linear * psi).sum(axis=1) - 0.5 * np.linalg.slogdet(precision)[1]
+        return Solution(log_weights, psi, covariance)
+
+    def _pool_terms(self, m: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log p(plain and censored scores | m), its slope and its negative curvature in m."""
+        number, mean = self._pool
+        value = -0.5 * number * np.log(variance)
+        value -= (self._pool_squares + number * (mean - m) ** 2) / (2 * variance)
+        slope, curvature = number * (mean - m) / variance, number / variance
+        if self._censored:
+            a = (self.threshold - self.offset - m) / np.sqrt(variance)
+            log_below = log_ndtr(a)
+            hazard = np.exp(-0.5 * a**2 - 0.5 * np.log(2 * np.pi) - log_below)
+            value = value + self._censored * log_below
+            slope = slope - self._censored * hazard / np.sqrt(variance)
+            curvature = curvature + self._censored * hazard * (hazard + a) / variance
+        return value, slope, curvature
+
+    def _mode(self, sigma2: Floats, tau2: Floats) -> Floats:
+        """Return the most probable m by Newton's method, with effects at their first estimate."""
+        inside = self.inside[self.own]
+        weight = 1 / (tau2[:, None] + sigma2[:, None] / self.counts[self.own][inside])  # (G, inside)
+        adjusted = self._adjusted[inside]
+        step_limit = 2 * np.sqrt(sigma2 + tau2)
+        m = np.zeros(len(sigma2))
+        for _ in range(30):
+            _, slope, curvature = self._pool_terms(m, sigma2 + tau2)
+            slope = slope + (weight * (adjusted - m[:, None])).sum(axis=1)
+            step = np.clip(slope / (curvature + weight.sum(axis=1)), -step_limit, step_limit)
+            m = m + step
+            if np.all(np.abs(step) < 1e-6 * step_limit):
+                break
+        return m

@@ -1,0 +1,103 @@
+"""The result of a search whose scores are noisy: a winner, and all that cannot be told from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmltune.search.beliefs import Beliefs, Mixture, beliefs
+from dmltune.search.design import design_of, pooled_noise
+from dmltune.search.score_table import ScoreTable
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with the ends of its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The winner with its evidence. Intervals are None as long as nothing is known about the noise."""
+
+    winner: int
+    winner_set: tuple[int, ...]  # best first
+    noise: float | None  # the standard deviation of a score
+    noise_degrees: int  # how many degrees of freedom it has; 0 for one that was given
+    corrected: Interval | None  # the winner's true mean, corrected for its having been chosen
+    lead: Interval | None  # winner minus baseline, with the same correction
+    lead_is_noise: bool | None  # whether the interval of the lead contains 0
+
+
+def judge(table: ScoreTable, *, noise: float | None = None, level: float = 0.95) -> Verdict | None:
+    """Return the verdict on a table; None without a candidate.
+
+    The winner has the highest posterior mean. Of n candidates, i leaves the winner set if
+    P(μ_i ≥ μ_winner) < (1 − level)/n. By the union bound the best is in it with a probability of `level`.
+    `noise` is the standard deviation of a score; without it the repeated scores tell it.
+    """
+    if not table.candidates:
+        return None
+    design = design_of(table)
+    measured, degrees = pooled_noise(design)
+    known = measured if noise is None else noise
+    belief = beliefs(design, table.baseline, noise)
+    if belief is None:
+        return _by_score(table, known, degrees)
+    number = len(table.candidates)
+    expected = belief.expected[:number]
+    winner = int(np.argmax(expected))
+    members = winner_set(belief, number, level)
+    lead = None
+    if table.baseline in belief.candidates:
+        lead = _interval(belief.difference(winner, belief.candidates.index(table.baseline)), level)
+    return Verdict(
+        winner=belief.candidates[winner],
+        winner_set=tuple(belief.candidates[i] for i in members),
+        noise=known,
+        noise_degrees=0 if noise is not None else degrees,
+        corrected=_interval(belief.mean_of(winner), level),
+        lead=lead,
+        lead_is_noise=None if lead is None else lead.low <= 0 <= lead.high,
+    )
+
+
+def winner_set(belief: Beliefs, number: int, level: float) -> list[int]:
+    """Return the indices, best first, of those among the first `number` that cannot be told from the best."""
+    expected = belief.expected[:number]
+    winner = int(np.argmax(expected))
+    chances = belief.not_below(winner)[:number]
+    stay = np.flatnonzero(chances >= (1 - level) / number)
+    stay = stay[np.argsort(-expected[stay], kind="stable")]
+    return [winner, *(int(i) for i in stay if i != winner)]
+
+
+def _by_score(table: ScoreTable, noise: float | None, degrees: int) -> Verdict:
+    """Return the verdict by plain means: without noise the best is sure, with unknown noise nothing is."""
+    means = {candidate: table.mean(candidate) for candidate in table.candidates}
+    winner = max(means, key=lambda candidate: means[candidate])
+    tied = tuple(c for c in means if c != winner and np.isclose(means[c], means[winner], rtol=1e-12, atol=0))
+    corrected = lead = None
+    if noise == 0:
+        corrected = Interval(means[winner], means[winner], means[winner])
+        if table.baseline is not None and table.baseline in table.rows:
+            difference = means[winner] - table.mean(table.baseline)
+            lead = Interval(difference, difference, difference)
+    return Verdict(
+        winner=winner,
+        winner_set=(winner, *tied),
+        noise=noise,
+        noise_degrees=degrees,
+        corrected=corrected,
+        lead=lead,
+        lead_is_noise=None if lead is None else lead.mean == 0,
+    )
+
+
+def _interval(values: Mixture, level: float) -> Interval:
+    tail = (1 - level) / 2
+    return Interval(values.mean, values.quantile(tail), values.quantile(1 - tail))

@@ -1,0 +1,79 @@
+"""Races of folds: how often equal trials are dropped, and what is saved."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dmltune.search.fold_race import bounds, drop, fold_noise, share_dropped
+
+
+def races(k: int, gap: float, degrees: float, number: int = 4000) -> tuple[float, float]:
+    """Return the share of dropped trials and of saved trainings; fold effects are large, noise is 1."""
+    rng = np.random.default_rng(k)
+    dropped = saved = 0
+    for _ in range(number):
+        folds = 10 * rng.normal(size=k)
+        own, incumbent = folds + rng.normal(size=k) - gap, folds + rng.normal(size=k)
+        noise = 1.0 if degrees == np.inf else float(np.sqrt(rng.chisquare(degrees) / degrees))
+        for j in range(1, k):
+            if drop(own[:j], incumbent[:j], k, noise, degrees=degrees):
+                dropped, saved = dropped + 1, saved + k - j
+                break
+    return dropped / number, saved / (k * number)
+
+
+@pytest.mark.parametrize(("k", "degrees"), [*itertools.product((2, 3, 5), (np.inf, 8))])
+def test_an_equal_trial_is_dropped_in_at_most_one_of_twenty_races(k: int, degrees: float) -> None:
+    assert races(k, 0.0, degrees)[0] < 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 4000)
+
+
+@pytest.mark.parametrize("degrees", [np.inf, 20])
+def test_two_fifths_of_the_trainings_are_saved_at_a_gap_of_two_standard_deviations(degrees: float) -> None:
+    assert races(5, 2.0, degrees)[1] > 0.40
+
+
+def test_the_bounds_are_those_of_a_simulated_random_walk() -> None:
+    steps = np.random.default_rng(0).normal(size=(200_000, 4)) - 0.3
+    z = np.cumsum(steps, axis=1) / np.sqrt(np.arange(1, 5))
+    limits = np.array(bounds(5))
+    simulated = [float((z[:, :j] < -limits[:j]).any(axis=1).mean()) for j in range(1, 5)]
+    np.testing.assert_allclose(share_dropped(limits, gap=0.3), simulated, atol=0.003)
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 10])
+def test_an_equal_trial_is_dropped_exactly_as_often_as_allowed(k: int) -> None:
+    assert share_dropped(np.array(bounds(k)))[-1] == pytest.approx(0.05, abs=1e-6)
+
+
+def test_a_fold_that_is_hard_for_both_does_not_matter() -> None:
+    own, incumbent = [50.0, 50.2], [50.3, 50.1]
+    shifted = [[score - 30 * j for j, score in enumerate(row)] for row in (own, incumbent)]
+    for noise in (0.05, 0.1, 1.0):
+        assert drop(own, incumbent, 5, noise) == drop(shifted[0], shifted[1], 5, noise)
+
+
+def test_nothing_is_dropped_without_knowledge_or_after_the_last_fold() -> None:
+    assert drop([0.0], [100.0], 3, 1.0)
+    assert not drop([0.0], [100.0], 3, None)
+    assert not drop([0.0], [100.0], 3, 1.0, degrees=0)
+    assert not drop([0.0, 0.0, 0.0], [100.0, 100.0, 100.0], 3, 1.0)
+    assert not drop([], [], 3, 1.0)
+    assert not drop([100.0], [0.0], 3, 1.0)
+
+
+def test_fewer_degrees_of_freedom_make_it_harder_to_drop() -> None:
+    assert drop([0.0], [3.5], 3, 1.0)
+    assert not drop([0.0], [3.5], 3, 1.0, degrees=2)
+
+
+def test_the_noise_of_folds_leaves_out_the_means_of_rows_and_folds() -> None:
+    rng = np.random.default_rng(3)
+    scores = 0.7 * rng.normal(size=(400, 5)) + 9 * rng.normal(size=(400, 1)) + 20 * rng.normal(size=5)
+    noise, degrees = fold_noise(scores.tolist())
+    assert noise == pytest.approx(0.7, rel=0.05)
+    assert degrees == 399 * 4
+    assert fold_noise([[1.0, 2.0]]) == (None, 0)
+    assert fold_noise([]) == (None, 0)
