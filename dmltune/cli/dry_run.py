@@ -54,13 +54,13 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
     """Return the plan. Trial 0 and the baseline are built with their data, which shows what is missing."""
     from dmltune.resources import Locations
     from dmltune.search.api import make_plan
-    from dmltune.search.limits import Limits
+    from dmltune.search.limits import SpendingLimits
     from dmltune.store import Store
     from dmltune.train.build import training_images, validate_experiment
     from dmltune.train.name_claim import require_same
 
     experiment = chosen.experiment
-    trials = make_plan(experiment, args.trials, Limits(args.time, args.cost)).total
+    trials = make_plan(experiment, args.trials, SpendingLimits(args.time, args.cost)).total
     locations = Locations(Store.at(args.store), args.data_root)
     fingerprint = validate_experiment(experiment, locations, args.workers, planning=True)
     require_same(locations.store, chosen.name, experiment, fingerprint)

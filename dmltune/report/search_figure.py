@@ -21,10 +21,10 @@ MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "repeat": ("x", 3
 LABELS = {
     "reference": "reference point",
     "baseline": "baseline",
-    "repeat": "reference point, another seed",
+    "repeat": "repetition, another seed",
     "search": "trial",
 }
-COLOURS = {"reference": "#d95f02", "baseline": "#555555", "repeat": "#d95f02", "search": "#1f77b4"}
+COLOURS = {"reference": "#d95f02", "baseline": "#555555", "repeat": "#7570b3", "search": "#1f77b4"}
 POINTS = ("reference", "search")  # the roles of points of the space
 # The same search gives the same SVG: no random names. A name may contain $.
 SETTINGS: dict[Any, Any] = {

@@ -16,7 +16,7 @@ from dmltune.runs import CONTINUES, TrackedRun, closed_on_error, provenance
 from dmltune.search.budget import Plan
 from dmltune.search.engine import END, Engine
 from dmltune.search.findings import idle_parameters, noise
-from dmltune.search.limits import Limits
+from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
 from dmltune.search.outcome import outcome_of
 from dmltune.search.records import TrialRecords
@@ -54,7 +54,7 @@ def search(
     """
     resources = Resources(workers, concurrent, address, isolation)
     name = validated_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
-    limits = Limits(time, cost, workers)
+    limits = SpendingLimits(time, cost, workers)
     plan = make_plan(experiment, trials, limits)
     locations = Locations(store or Store.at(), data_root)
     fingerprint = validate_experiment(experiment, locations, workers)
@@ -85,7 +85,7 @@ def search(
         return result
 
 
-def make_plan(experiment: Experiment, trials: int | None, limits: Limits) -> Plan:
+def make_plan(experiment: Experiment, trials: int | None, limits: SpendingLimits) -> Plan:
     """Return the plan of a search; a budget that is none is a UserError."""
     if not experiment.searchable:
         raise UserError("this experiment has nothing to search (no `search:` section); use `dmltune train`")

@@ -1,4 +1,4 @@
-"""Limits of a search beside its number of trials: wall time of a session, working time of all sessions."""
+"""SpendingLimits of a search beside its number of trials: wall time of a session, working time of all sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dmltune.search.state import SearchState
 
 
 @dataclass
-class Limits:
+class SpendingLimits:
     """`time` in seconds; `cost` in seconds of all worker processes together."""
 
     time: float | None = None

@@ -224,5 +224,3 @@ class EngineScheduler(FIFOScheduler):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_searcher": None}  # Tune pickles schedulers
-
-

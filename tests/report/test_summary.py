@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dmltune.cli.output import Output
 from dmltune.report.summary import store_option, summary
-from dmltune.search.state import IdleParameter, Noise, SearchResult, TrialRecord
+from dmltune.search.state import IdleParameter, Outcome, Range, SearchResult, TrialRecord
 
 RESUME = "dmltune search glyphs-ccp --name demo"
 EXTEND = f"{RESUME} --trials 12"
@@ -97,12 +97,17 @@ def test_noise_and_projections_and_parameters_without_effect_are_shown(result: S
     for record in result.rows:
         record.metrics["projection"] = 4.0
     idle = (IdleParameter("references.lambda", 0, 3, "the first projection did not end; train longer"),)
-    loud = replace(result, noise=Noise((0.4, 0.41, 0.42), 0.01), idle_parameters=idle)
+    found = Outcome(2, (2, 0), 0.01, Range(0.42, 0.39, 0.44), Range(0.028, 0.005, 0.05), lead_is_noise=False)
+    loud = replace(result, verdict=found, idle_parameters=idle)
     text = " ".join(printed(loud).split())
     assert "winner 2 42.6 +2.8 4 lambda" in text
-    assert "Noise: 1.00 points, the standard deviation of the reference point over 3 seeds." in text
-    assert "lead over the baseline is +2.8 points, more than 2 × the noise (2.00)." in text
+    assert "Noise: 1.00 points, the standard deviation over seeds." in text
+    assert "Winner: 42.0 (39.0 to 44.0) after correction for having been chosen (95 % interval)." in text
+    assert "Not distinguishable from it: 1 trial (0)." in text
+    assert "Lead over the baseline: +2.8 (0.5 to 5.0): not noise." in text
     assert "references.lambda acted in 0 of 3 trials: the first projection did not end; train longer" in text
-    weak = replace(loud, noise=Noise((0.4, 0.43, 0.46), 0.03))
-    assert "+2.8 points, not more than 2 × the noise (6.00)." in " ".join(printed(weak).split())
+    weak = replace(found, lead=Range(0.028, -0.03, 0.09), lead_is_noise=True)
+    assert "+2.8 (-3.0 to 9.0): may be noise." in " ".join(printed(replace(loud, verdict=weak)).split())
+    silent = replace(found, noise=0.0)
+    assert "there is no noise to allow for" in printed(replace(loud, verdict=silent))
     assert "Noise:" not in printed(result)

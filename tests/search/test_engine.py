@@ -102,7 +102,10 @@ def test_repetitions_train_good_candidates_and_the_baseline_on_shared_seeds() ->
 
 
 def test_without_noise_one_repetition_is_stopped_and_the_budget_goes_to_points() -> None:
-    engine = run(make("none", noise_repeats=0), lambda trial, step: step * (1 - (trial.values or SPACE.reference_point)["x"]))
+    engine = run(
+        make("none", noise_repeats=0),
+        lambda trial, step: step * (1 - (trial.values or SPACE.reference_point)["x"]),
+    )
     repeats = [trial for trial in engine.trials.values() if trial.role == "repeat"]
     assert [(trial.state, trial.steps) for trial in repeats] == [("pruned", [1])]
     assert len(engine.trials) == engine.plan.total

@@ -89,7 +89,14 @@ def test_an_interrupted_repetition_continues_with_its_seed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("seeds", "trials", "noise", "repeats", "total"),
-    [(3, 12, 2, 2, 14), (1, 12, 0, 2, 12), (0, 12, 2, 2, 14), (0, 5, 1, 1, 6), (0, 4, 0, 0, 4), (0, 1, 0, 0, 2)],
+    [
+        (3, 12, 2, 2, 14),
+        (1, 12, 0, 2, 12),
+        (0, 12, 2, 2, 14),
+        (0, 5, 1, 1, 6),
+        (0, 4, 0, 0, 4),
+        (0, 1, 0, 0, 2),
+    ],
 )
 def test_the_noise_is_measured_beside_the_trials_and_candidates_are_repeated_within_them(
     seeds: int, trials: int, noise: int, repeats: int, total: int

@@ -236,7 +236,10 @@ def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Fin
     records = TrialRecords(store, state, experiment, run, {}, None)
     run.reopen({})
     with pytest.raises(UserError, match=r"the winner's model .* is not in the store") as error:
-        _log_result(run, _result(experiment, records, make_engine(experiment, Plan.of(experiment, 4), records), store, ""))
+        _log_result(
+            run,
+            _result(experiment, records, make_engine(experiment, Plan.of(experiment, 4), records), store, ""),
+        )
     assert "\n" not in str(error.value)
     assert tracker.active_run(parent.info.run_id).data.tags[tags.STATE] == "running"
 
