@@ -182,7 +182,7 @@ def test_a_search_with_them_ends_although_every_trial_is_paused(
     assert [(row["state"], row["step"]) for row in document["rows"]] == [("complete", 4)] * 4
     assert not document["interrupted"]
     paused = Counter(line.split()[1] for line in lines if line.startswith("paused"))
-    assert paused == {number: 1 for number in ("1", "2", "3")}  # the reference point is protected
+    assert paused == dict.fromkeys(("1", "2", "3"), 1)  # the reference point is protected
     margins = {row["values"]["loss.margin"] for row in document["rows"]}
     assert len(margins) == 4
 

@@ -94,7 +94,7 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
 
     from dmltune.cli.cost import plural, rows_of_all, rows_of_one
     from dmltune.report.summary import warning
-    from dmltune.search.records import STORED_BEST
+    from dmltune.search.stored_models import STORED_BEST
 
     data, objective, baseline = plan["data"], experiment.objective, plan["baseline"]
     limit = f", ends after {formatting.clock(plan['time'])}" if plan["time"] else ""

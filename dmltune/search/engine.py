@@ -1,7 +1,7 @@
 """The search engine: which trial is next, and whether a running one goes on. Without Ray and without a clock.
 
-Ray Tune (searcher.py) and the simulator (simulation.py) ask the same engine. It decides from the trials alone:
-an engine that is given the trials of an earlier session goes on as if it had not been interrupted.
+Ray Tune (searcher.py) and the simulator (simulation.py) ask the same engine. It decides from the trials
+alone: given the trials of an earlier session, it goes on as if it had not been interrupted.
 """
 
 from __future__ import annotations

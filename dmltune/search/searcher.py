@@ -2,8 +2,8 @@
 
 Stock `OptunaSearch` tells Optuna that an early-stopped trial is COMPLETE with its low value, leaves NaN
 trials RUNNING, and cannot be restored with a database behind it. Stock schedulers keep what they know of a
-trial in memory. Here both ask the engine (engine.py), which is rebuilt from the study. A paused trial ends for
-Tune, and comes back as another trial of Tune's with the same order.
+trial in memory. Here both ask the engine (engine.py), which is rebuilt from the study. A paused trial ends
+for Tune, and comes back as another trial of Tune's with the same order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A search space of any function: ranges, conditions and rules as in YAML, without an experiment behind it."""
+"""A search space of any function: ranges, conditions and rules as in YAML, without an experiment."""
 
 from __future__ import annotations
 

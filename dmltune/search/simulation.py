@@ -73,7 +73,7 @@ def simulate(
     seed: int = 0,
     **options: Any,
 ) -> Simulated:
-    """Run a search without Ray, in simulated time: the samplers, schedulers and repetitions of `dmltune search`.
+    """Run a search in simulated time: the samplers, schedulers and repetitions of `dmltune search`.
 
     `search` is what a YAML file has under `search:`. `curve(values, seed)` returns the score after every step
     and the seconds per step; a score that is not finite ends the trial as failed. It ends after `trials`

@@ -19,9 +19,10 @@ from dmltune.core.run import MEASURES
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.search.api import search
-from dmltune.search.records import STORED_BEST, TrialRecords
+from dmltune.search.records import TrialRecords
 from dmltune.search.sampling import Proposal
 from dmltune.search.state import SearchEvent
+from dmltune.search.stored_models import STORED_BEST
 from dmltune.search.untrained import network_key
 from dmltune.store import Store
 from dmltune.tracking import Tracker
