@@ -1,4 +1,4 @@
-"""SpendingLimits of a search beside its number of trials: wall time of a session, working time of all sessions."""
+"""Limits of a search beside its number of trials: time of a session, work of all sessions."""
 
 from __future__ import annotations
 

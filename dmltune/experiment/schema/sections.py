@@ -169,6 +169,4 @@ class ObjectiveSettings(Section):
     metric: Literal["map_at_r", "precision_at_1", "covering_radius"] = "map_at_r"
     mode: Literal["max", "min"] = "max"
     protocol: Literal["ablation", "fair", "tuning", "halves", "conventional", "within"] = "ablation"
-    folds: Annotated[int, Field(ge=1, le=20)] = (
-        1  # of the training classes; a trial is dropped after fold 1, 2, …
-    )
+    folds: Annotated[int, Field(ge=1, le=20)] = 1  # a trial that loses is dropped between two of them
