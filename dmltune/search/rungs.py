@@ -1,8 +1,8 @@
 """Rungs: positions in a training at which the trials that reached them are compared.
 
-A trial enters a rung with its best score so far, at the first validation at or after the rung. So what the
-rungs hold follows from the validations of the trials alone, not from the order of reports: a restored ladder
-equals the one that saw the trials live.
+A trial enters a rung with its best score so far, at the first validation at or after the rung; the untrained
+network's (step 0) does not count. So what the rungs hold follows from the validations of the trials alone,
+not from the order of reports: a restored ladder equals the one that saw the trials live.
 
 Unit "projections" (CCP): after every projection new proxies are chosen and the score dips. A trial enters
 rung k at the first validation at which ⌈share_k · P⌉ of its projections have ended, where P is the number of
@@ -48,10 +48,11 @@ class Rung:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A trial and the highest rung that it has newly reached."""
+    """A trial, the highest rung that it has newly reached, and its score there."""
 
     trial: EngineTrial
     rung: int
+    score: float
 
 
 def halving_shares(reduction: int, rungs: int) -> tuple[Fraction, ...]:
@@ -72,8 +73,9 @@ class Ladder:
         self._waiting: dict[int, EngineTrial] = {}  # seen before the rungs were known
 
     def report(self, trial: EngineTrial) -> list[Arrival]:
-        """Enter the trial's last validation; return who newly reached a rung."""
-        return self._enter(trial, since=len(trial.steps) - 1)
+        """Enter the trial's last validation; return who newly reached a rung and is not at its end."""
+        arrivals = self._enter(trial, since=len(trial.steps) - 1)
+        return [each for each in arrivals if each.trial.steps[-1] < self._budget.max_steps]
 
     def restore(self, trial: EngineTrial) -> list[Arrival]:
         """Enter all validations of a trial of an earlier session."""
@@ -96,13 +98,14 @@ class Ladder:
             self._waiting[trial.number] = trial
             at_end = trial.role == "reference" and trial.steps[-1] >= self._budget.max_steps
             return self._settle(trial) if at_end else []
-        highest = None
+        arrivals = []
         for index, rung in enumerate(self.rungs):
             at = rung.reached_at(trial)
             if at is not None and at >= since:
-                insort(self.entries[index], (-max(trial.scores[: at + 1]), trial.number))
-                highest = index
-        return [] if highest is None else [Arrival(trial, highest)]
+                score = max(trial.scores[bisect_right(trial.steps, 0) : at + 1])
+                insort(self.entries[index], (-score, trial.number))
+                arrivals = [Arrival(trial, index, score)]
+        return arrivals
 
     def _settle(self, reference: EngineTrial) -> list[Arrival]:
         """Place the rungs by the ended reference point; enter all trials seen so far."""

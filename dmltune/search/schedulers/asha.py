@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval
 
 from dmltune.search.engine_trial import Decision, EngineTrial
-from dmltune.search.rungs import Ladder, Unit, halving_shares
+from dmltune.search.rungs import Arrival, Ladder, Unit, halving_shares
 from dmltune.search.schedulers import Budget
 
 
@@ -39,17 +39,13 @@ class HalvingRule:
 
     def report(self, trial: EngineTrial) -> Decision:
         for arrival in self._ladder.report(trial):
-            if (
-                arrival.trial.number == trial.number
-                and not trial.protected
-                and self._stops(arrival.rung, trial)
-            ):
+            if arrival.trial.number == trial.number and not trial.protected and self._stops(arrival):
                 return "stop"
         return "continue"
 
-    def _stops(self, rung: int, trial: EngineTrial) -> bool:
-        size = len(self._ladder.entries[rung])
-        return self._ladder.better(rung, max(trial.scores)) >= -(-size // self._reduction)
+    def _stops(self, arrival: Arrival) -> bool:
+        size = len(self._ladder.entries[arrival.rung])
+        return self._ladder.better(arrival.rung, arrival.score) >= -(-size // self._reduction)
 
     def restore(self, trial: EngineTrial) -> None:
         self._ladder.restore(trial)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
 from typing import Annotated
 
 from annotated_types import Ge, Interval
@@ -30,30 +30,29 @@ class Median:
 
 
 class MedianRule:
+    """The untrained network's score (step 0) does not count."""
+
     def __init__(self, first_step: float, others: int) -> None:
         self._first_step, self._others = first_step, others
         self._means: dict[int, list[float]] = {}  # step → ascending running means, one for each trial
 
     def report(self, trial: EngineTrial) -> Decision:
-        if trial.role == "repeat" or not trial.steps:
+        scores = trial.scores[bisect_right(trial.steps, 0) :]
+        if trial.role == "repeat" or not scores:
             return "continue"
-        step, scores = trial.steps[-1], trial.scores
+        step = trial.steps[-1]
         means = self._means.setdefault(step, [])
-        stop = (
-            not trial.protected
-            and step >= self._first_step
-            and len(means) >= self._others
-            and max(scores) < _median(means)
-        )
+        judged = not trial.protected and step >= self._first_step and len(means) >= self._others
+        stops = judged and max(scores) < _median(means)
         insort(means, sum(scores) / len(scores))
-        return "stop" if stop else "continue"
+        return "stop" if stops else "continue"
 
     def restore(self, trial: EngineTrial) -> None:
-        total = 0.0
+        first = bisect_right(trial.steps, 0)
         if trial.role != "repeat":
-            for count, (step, score) in enumerate(zip(trial.steps, trial.scores, strict=True), start=1):
-                total += score
-                insort(self._means.setdefault(step, []), total / count)
+            for end in range(first + 1, len(trial.steps) + 1):
+                means = self._means.setdefault(trial.steps[end - 1], [])
+                insort(means, sum(trial.scores[first:end]) / (end - first))
 
     def promote(self, closing: bool = False) -> int | None:
         return None

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval
 
 from dmltune.search.engine_trial import Decision, EngineTrial
-from dmltune.search.rungs import Entry, Ladder, halving_shares
+from dmltune.search.rungs import Arrival, Entry, Ladder, halving_shares
 from dmltune.search.schedulers import Budget
 
 
@@ -39,10 +39,10 @@ class PausedTrials:
         self._by_rung: dict[int, list[Entry]] = {}
         self._place: dict[int, tuple[int, Entry]] = {}
 
-    def add(self, number: int, rung: int, score: float) -> None:
-        entry = (-score, number)
-        insort(self._by_rung.setdefault(rung, []), entry)
-        self._place[number] = (rung, entry)
+    def add(self, arrival: Arrival) -> None:
+        entry = (-arrival.score, arrival.trial.number)
+        insort(self._by_rung.setdefault(arrival.rung, []), entry)
+        self._place[arrival.trial.number] = (arrival.rung, entry)
 
     def remove(self, number: int) -> None:
         """Forget the trial; one that is not paused is ignored."""
@@ -65,7 +65,7 @@ class PromotionRule:
     def report(self, trial: EngineTrial) -> Decision:
         for arrival in self._ladder.report(trial):
             if arrival.trial.number == trial.number and not trial.protected:
-                self._paused.add(trial.number, arrival.rung, max(trial.scores))
+                self._paused.add(arrival)
                 if self._next() != trial.number:
                     return "pause"
                 self._paused.remove(trial.number)
@@ -74,7 +74,7 @@ class PromotionRule:
     def restore(self, trial: EngineTrial) -> None:
         for arrival in self._ladder.restore(trial):
             if arrival.trial.state == "paused":
-                self._paused.add(arrival.trial.number, arrival.rung, max(arrival.trial.scores))
+                self._paused.add(arrival)
 
     def promote(self, closing: bool = False) -> int | None:
         number = self._next()

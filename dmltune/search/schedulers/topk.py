@@ -39,14 +39,14 @@ class BestRule:
     def report(self, trial: EngineTrial) -> Decision:
         for arrival in self._ladder.report(trial):
             if not trial.protected:
-                self._paused.add(trial.number, arrival.rung, max(trial.scores))
+                self._paused.add(arrival)
                 return "pause"
         return "continue"
 
     def restore(self, trial: EngineTrial) -> None:
         for arrival in self._ladder.restore(trial):
             if trial.state == "paused":
-                self._paused.add(trial.number, arrival.rung, max(trial.scores))
+                self._paused.add(arrival)
 
     def promote(self, closing: bool = False) -> int | None:
         best = self._paused.best(0)
