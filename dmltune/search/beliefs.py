@@ -7,7 +7,6 @@ wide intervals, and the winner's mean is shrunk by as much as the search as a wh
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +15,10 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 from dmltune.search.design import Design, Floats, pooled_noise
-from dmltune.search.population import Population
+from dmltune.search.population import Population, Solution
 
 _SEED_RATIOS = (0.05, 0.5, 1.0, 2.0, 5.0, 20.0)  # s/σ
-_SEED_WEIGHTS = (0.5, 0.15, 0.13, 0.1, 0.07, 0.05)
+_SEED_CHANCES = (0.5, 0.15, 0.13, 0.1, 0.07, 0.05)
 _NEGLIGIBLE = 1e-4
 
 
@@ -107,24 +106,28 @@ class Beliefs:
         return np.asarray(self.own + self.own[:, [kind]] + shared)
 
 
-def beliefs(design: Design, baseline: int | None = None, noise: float | None = None) -> Beliefs | None:
+def beliefs(design: Design, noise: float | None = None) -> Beliefs | None:
     """Return the beliefs; None without knowledge of the noise (no repetition, or noise of exactly 0)."""
     spread, degrees = pooled_noise(design)
     if noise == 0 or (noise is None and not spread) or not design.candidates:
         return None
-    population = Population(design, baseline)
-    ratios = np.geomspace(0.05, max(60.0, 4 * population.reach / (noise or spread or 1.0)), 16)
+    population = Population(design)
+    ratios = np.geomspace(0.05, max(60.0, 4 * population.reach / (noise or spread or 1.0)), 12)
     sigmas = np.array([noise]) if noise else _noise_range(spread or 0.0, degrees, population)
-    for fine in (False, True):
-        grid, prior = _grid(sigmas, ratios, population.has_seeds)
-        solution = population.solve(grid)
-        log_weights = solution.log_weights + prior
-        weights = np.exp(log_weights - log_weights.max())
-        heavy = weights > _NEGLIGIBLE
-        if not fine:
-            sigmas = _around(grid[heavy, 0], sigmas, 12)
-            ratios = _around((grid[:, 1] / grid[:, 0])[heavy], ratios, 14)
-    return _posterior(population, grid[heavy], weights[heavy] / weights[heavy].sum())
+    grid = _weighted(population, sigmas, ratios)[0]
+    sigmas, ratios = _around(grid[:, 0], sigmas), _around(grid[:, 1] / grid[:, 0], ratios)
+    return _posterior(population, *_weighted(population, sigmas, ratios))
+
+
+def _weighted(population: Population, sigmas: Floats, ratios: Floats) -> tuple[Floats, Floats, Solution]:
+    """Return the points of a grid that carry weight, their weights and solutions."""
+    grid, prior = _grid(sigmas, ratios, population.has_seeds)
+    solution = population.solve(grid)
+    log_weights = solution.log_weights + prior
+    weights = np.exp(log_weights - log_weights.max())
+    heavy = weights > _NEGLIGIBLE
+    kept = Solution(log_weights[heavy], solution.psi[heavy], solution.covariance[heavy])
+    return grid[heavy], weights[heavy] / weights[heavy].sum(), kept
 
 
 def _noise_range(spread: float, degrees: int, population: Population) -> Floats:
@@ -136,19 +139,18 @@ def _noise_range(spread: float, degrees: int, population: Population) -> Floats:
             low = min(low, rest * np.sqrt(rest_degrees / chi2.ppf(0.9995, rest_degrees)))
         else:
             low /= 10
-    return np.geomspace(low, max(2 * spread, min(high, 2 * population.reach)), 14)
+    return np.geomspace(low, max(2 * spread, min(high, 2 * population.reach)), 10)
 
 
 def _grid(sigmas: Floats, ratios: Floats, has_seeds: bool) -> tuple[Floats, Floats]:
     """Return points (σ, τ, s), evenly spaced in the logarithms, and the log of their prior."""
-    shared = list(zip(_SEED_RATIOS, _SEED_WEIGHTS, strict=True)) if has_seeds else [(0.05, 1.0)]
-    rows = [(s, s * r, s * f, r, w) for s, r, (f, w) in itertools.product(sigmas, ratios, shared)]
-    points = np.array(rows, dtype=float)
-    ratio = points[:, 3]
-    return points[:, :3], np.log(points[:, 4]) + np.log(ratio / (1 + ratio) ** 2)
+    shared, chances = (_SEED_RATIOS, _SEED_CHANCES) if has_seeds else (_SEED_RATIOS[:1], _SEED_CHANCES[:1])
+    sigma, ratio, share = (axis.ravel() for axis in np.meshgrid(sigmas, ratios, shared, indexing="ij"))
+    prior = np.log(ratio / (1 + ratio) ** 2) + np.tile(np.log(chances), len(sigmas) * len(ratios))
+    return np.stack([sigma, sigma * ratio, sigma * share], axis=1), prior
 
 
-def _around(values: Floats, axis: Floats, number: int) -> Floats:
+def _around(values: Floats, axis: Floats, number: int = 11) -> Floats:
     """Return a finer axis over the values and one step of the old axis beyond."""
     if len(axis) < 2:
         return axis
@@ -156,15 +158,13 @@ def _around(values: Floats, axis: Floats, number: int) -> Floats:
     return np.geomspace(max(values.min() / step, axis[0]), min(values.max() * step, axis[-1]), number)
 
 
-def _posterior(population: Population, grid: Floats, weights: Floats) -> Beliefs:
+def _posterior(population: Population, grid: Floats, weights: Floats, solution: Solution) -> Beliefs:
     design, n = population.design, len(population.design.candidates)
-    solution = population.solve(grid)
     (sigma2, tau2, _), own = (grid**2).T[:, :, None], population.own
     # Kinds: the candidates with a term of their own, then plain ones inside and outside.
     counts = np.concatenate([population.counts[own], [1, 1]])
     inside = np.concatenate([population.inside[own], [True, False]])
-    effects = np.zeros((len(counts), grid.shape[1] and design.columns.shape[1]))
-    effects[: len(own)] = population.x_sum[:, 1:] / population.counts[own, None]
+    effects = np.vstack([population.effects[own], np.zeros((2, design.columns.shape[1]))])
     kind = np.where(population.inside, len(own), len(own) + 1)
     kind[own] = np.arange(len(own))
     trust = np.where(inside, counts * tau2 / (counts * tau2 + sigma2), 1.0)  # (G, kinds)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dmltune.search.score_table import ScoreTable, fold_of
 
 Floats = NDArray[np.float64]
+_SMALLEST_HALVED = 8
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,41 @@ class Design:
     columns: Floats  # (rows, columns)
     is_fold: NDArray[np.bool_]  # (columns,)
     shift: int | None  # index of the column `shift`
+    is_candidate: NDArray[np.bool_]  # (n,) all but the baseline
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many scores each candidate has."""
         return np.bincount(self.owner, minlength=len(self.candidates))
+
+    @property
+    def means(self) -> Floats:
+        """The plain means of the candidates."""
+        return np.asarray(np.bincount(self.owner, self.scores, len(self.candidates)) / self.counts)
+
+    @property
+    def threshold(self) -> float:
+        """The median of the first scores; −∞ for a few candidates."""
+        firsts = np.sort(self.first[self.is_candidate])
+        return float(firsts[len(firsts) // 2]) if len(firsts) >= _SMALLEST_HALVED else -np.inf
+
+    @property
+    def high(self) -> NDArray[np.bool_]:
+        """Whether a configuration is in the best half, by its first score or its mean."""
+        return np.maximum(self.first, self.means) >= self.threshold
+
+    @property
+    def knows_noise(self) -> bool:
+        """Whether a configuration of the best half is repeated."""
+        return bool((self.counts[self.high] > 1).any())
+
+    @property
+    def noise_of(self) -> NDArray[np.bool_]:
+        """Which configurations tell the noise: those of the best half, or all if none of these is repeated.
+
+        Bad configurations often have another noise than good ones: ten times as much, or none at all.
+        """
+        return self.high if self.knows_noise else np.ones(len(self.candidates), dtype=bool)
 
 
 def design_of(table: ScoreTable) -> Design:
@@ -74,16 +105,17 @@ def design_of(table: ScoreTable) -> Design:
         columns=np.array([by_block[b] for _, b, _ in rows]).reshape(len(rows), len(names)),
         is_fold=np.array([kind == "fold" for kind, _ in names], dtype=bool),
         shift=next((j for j, (kind, _) in enumerate(names) if kind == "shift"), None),
+        is_candidate=np.array([c != table.baseline for c in candidates]),
     )
 
 
 def pooled_noise(design: Design, without_seeds: bool = False) -> tuple[float | None, int]:
-    """Return the standard deviation within configurations, pooled, and its degrees of freedom.
+    """Return the standard deviation within configurations (`noise_of`), with its degrees of freedom.
 
     s² = Σ_i Σ_b (y_ib − ȳ_i − fold effect)² / (scores − configurations − folds that could be estimated).
     With `without_seeds` the effects of seeds are subtracted too. Without degrees of freedom it is None.
     """
-    repeated = design.counts[design.owner] > 1
+    repeated = ((design.counts > 1) & design.noise_of)[design.owner]
     owner, scores = design.owner[repeated], design.scores[repeated]
     if not len(scores):
         return None, 0

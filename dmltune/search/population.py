@@ -9,7 +9,7 @@ score in the best half have this prior (they are *inside*). The others enter the
 Priors: m flat, σ log-uniform, p(τ | σ) = σ / (σ + τ)², seed effects N(0, s²), fold effects nearly free. Given
 (σ, τ, s) all is Gaussian in ψ = (m, θ) once the censored part is replaced by its quadratic at the mode of m.
 
-Shapes: G points (σ, τ, s), K candidates with a term of their own, q = 1 + number of effects.
+Shapes: G points (σ, τ, s), T candidates with a term of their own, q = 1 + number of effects.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from dmltune.search.design import Design, Floats
-
-_SMALLEST_CENSORED = 8  # with fewer candidates all are inside
 
 
 @dataclass(frozen=True)
@@ -39,21 +37,18 @@ class Population:
     Plain candidates (one score, in the main block) are summed up; all others have a term of their own.
     """
 
-    def __init__(self, design: Design, baseline: int | None) -> None:
+    def __init__(self, design: Design) -> None:
         self.design = design
         n = len(design.candidates)
         self.counts = design.counts
-        means = np.bincount(design.owner, design.scores, n) / self.counts
-        is_candidate = np.array([c != baseline for c in design.candidates])
-        firsts = np.sort(design.first[is_candidate])
-        self.threshold = float(firsts[len(firsts) // 2]) if len(firsts) >= _SMALLEST_CENSORED else -np.inf
-        self.inside = is_candidate & (np.maximum(design.first, means) >= self.threshold)
+        self.threshold = design.threshold
+        self.inside = design.is_candidate & design.high
         marked = np.bincount(design.owner, np.abs(design.columns).sum(axis=1), n) > 0
         self.plain = (self.counts == 1) & ~marked
         self.offset = float(np.median(design.first[self.inside])) if self.inside.any() else 0.0
-        self.means = means - self.offset
-        self.reach = float(np.ptp(design.scores))
-        self._sum_up(int((is_candidate & ~self.inside).sum()))
+        self.means = design.means - self.offset
+        self.reach = float(np.ptp(design.scores[design.high[design.owner]]))
+        self._sum_up(int((design.is_candidate & ~self.inside).sum()))
 
     @property
     def has_seeds(self) -> bool:
@@ -66,30 +61,31 @@ class Population:
         self._pool_squares = float(((pool - self._pool[1]) ** 2).sum())
         self._censored = censored
         self.own = np.flatnonzero(~self.plain)  # candidates with a term of their own (K)
-        rows = ~self.plain[design.owner]
+        self.effects = np.zeros((len(design.candidates), design.columns.shape[1]))  # mean columns
+        np.add.at(self.effects, design.owner, design.columns)
+        self.effects /= self.counts[:, None]
+        # Those that tell m, σ or the effects (T).
+        self._telling = np.flatnonzero(~self.plain & (self.inside | design.noise_of))
+        rows = np.isin(design.owner, self._telling)
         owner, y = design.owner[rows], design.scores[rows] - self.offset
         x = np.column_stack([self.inside[owner].astype(float), design.columns[rows]])
-        self.x_sum = np.zeros((len(design.candidates), x.shape[1]))
-        np.add.at(self.x_sum, owner, x)
-        self.x_sum = self.x_sum[self.own]  # (K, q)
-        self._y_sum = (self.means * self.counts)[self.own]
+        x_mean = np.column_stack([self.inside.astype(float), self.effects])[self._telling]
+        self._x_sum = x_mean * self.counts[self._telling, None]  # (T, q)
+        self._y_sum = (self.means * self.counts)[self._telling]
         self._xx, self._xy, self._yy = x.T @ x, x.T @ y, float(y @ y)
         # A first estimate of the effects, for the point at which the censored part is expanded.
-        within = (
-            design.columns[rows]
-            - (self.x_sum[:, 1:] / self.counts[self.own, None])[np.searchsorted(self.own, owner)]
-        )
-        effects = np.linalg.lstsq(within, y - self.means[owner], rcond=1e-9)[0] if len(y) else np.zeros(0)
-        self._adjusted = self.means[self.own] - (self.x_sum[:, 1:] / self.counts[self.own, None]) @ effects
+        within = design.columns[rows] - self.effects[owner]
+        effects = np.linalg.lstsq(within, y - self.means[owner], rcond=1e-9)[0] if len(y) else x[0:0, 0]
+        self._adjusted = self.means[self._telling] - self.effects[self._telling] @ effects
 
     def solve(self, grid: Floats) -> Solution:
         """Return the posterior of ψ at the points (σ, τ, s) of a grid (G, 3), with their log weights."""
         sigma2, tau2, seed2 = (grid**2).T
-        counts, inside = self.counts[self.own], self.inside[self.own]
+        counts, inside = self.counts[self._telling], self.inside[self._telling]
         # V_k⁻¹ = (I − c_k 11ᵀ)/σ²
         c = np.where(inside, tau2[:, None] / (sigma2[:, None] + counts * tau2[:, None]), 1 / counts)
-        xx = self._xx - np.einsum("gk,kq,kr->gqr", c, self.x_sum, self.x_sum, optimize=True)
-        xy = self._xy - c @ (self.x_sum * self._y_sum[:, None])
+        xx = self._xx - np.einsum("gk,kq,kr->gqr", c, self._x_sum, self._x_sum, optimize=True)
+        xy = self._xy - c @ (self._x_sum * self._y_sum[:, None])
         yy = self._yy - c @ self._y_sum**2
         precision, linear = xx / sigma2[:, None, None], xy / sigma2[:, None]
         log_weights = -0.5 * yy / sigma2 - 0.5 * (counts.sum() - (~inside).sum()) * np.log(sigma2)
@@ -126,8 +122,8 @@ class Population:
 
     def _mode(self, sigma2: Floats, tau2: Floats) -> Floats:
         """Return the most probable m by Newton's method, with effects at their first estimate."""
-        inside = self.inside[self.own]
-        weight = 1 / (tau2[:, None] + sigma2[:, None] / self.counts[self.own][inside])  # (G, inside)
+        inside = self.inside[self._telling]
+        weight = 1 / (tau2[:, None] + sigma2[:, None] / self.counts[self._telling][inside])  # (G, inside)
         adjusted = self._adjusted[inside]
         step_limit = 2 * np.sqrt(sigma2 + tau2)
         m = np.zeros(len(sigma2))

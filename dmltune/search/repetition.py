@@ -38,24 +38,24 @@ def next_repetition(
 ) -> Repetition | None:
     """Return the next repetition, or None when none can change the result.
 
-    Until the noise is known, the leader is repeated. Then the repetition with the highest value is next
-    (`repetition_values`). The baseline is repeated as often as the leader while the sign of the lead is not
-    sure. `noise` is the standard deviation of a score when it is known from elsewhere. `pending` are the
+    Until the noise of good configurations is known, the leader is repeated. Then the repetition with the
+    highest value is next (`repetition_values`). The baseline is repeated as often as the leader while the sign
+    of the lead is not sure. `noise` is the standard deviation of a score when it is known from elsewhere. `pending` are the
     candidates and blocks of repetitions under way, which are counted as if they had confirmed what is known.
     """
     if spare < 1 or not table.candidates:
         return None
     design = design_of(table)
     measured, degrees = pooled_noise(design)
-    if noise == 0 or (noise is None and measured == 0):
+    if noise == 0 or (noise is None and measured == 0 and design.knows_noise):
         return None  # training is deterministic
     awaited = Counter(candidate for candidate, _ in pending)
-    if noise is None and degrees < _KNOWN_NOISE - 1:
+    if noise is None and (degrees < _KNOWN_NOISE - 1 or not design.knows_noise):
         ranked = sorted(table.candidates, key=table.mean, reverse=True)
         open_ = (c for c in ranked if table.count(c) + awaited[c] < _KNOWN_NOISE)
         candidate = next(open_, ranked[0])
     else:
-        belief = beliefs(design, table.baseline, noise)
+        belief = beliefs(design, noise)
         chosen = None if belief is None else _choose(table, belief, spare, awaited)
         if chosen is None:
             return None

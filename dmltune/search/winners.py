@@ -45,7 +45,7 @@ def judge(table: ScoreTable, *, noise: float | None = None, level: float = 0.95)
     design = design_of(table)
     measured, degrees = pooled_noise(design)
     known = measured if noise is None else noise
-    belief = beliefs(design, table.baseline, noise)
+    belief = beliefs(design, noise)
     if belief is None:
         return _by_score(table, known, degrees)
     number = len(table.candidates)

@@ -52,6 +52,16 @@ def test_repetitions_under_way_are_not_begun_again() -> None:
     assert pending == [(1, (1, 0)), (1, (2, 0)), (2, (1, 0)), (2, (2, 0))]
 
 
+def test_the_noise_of_a_bad_reference_is_not_that_of_the_leader() -> None:
+    """A configuration that has collapsed scores the same with each seed."""
+    table = noisy([float(i) for i in range(10)], sd=1e-9)
+    for seed in (0, 1, 2):
+        table.add(0, (seed, 0), -70.0)
+    found = next_repetition(table, spare=5)
+    assert found is not None
+    assert found.candidate == 9
+
+
 def test_deterministic_training_or_an_empty_budget_is_not_repeated() -> None:
     table = noisy([0.0, 0.1, 0.2], sd=0.0)
     assert next_repetition(table, spare=5) is None

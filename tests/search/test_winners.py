@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmltune.search.beliefs import beliefs
+from dmltune.search.beliefs import _posterior, beliefs
 from dmltune.search.design import design_of, pooled_noise
 from dmltune.search.engine_trial import EngineTrial
+from dmltune.search.population import Population
 from dmltune.search.score_table import ScoreTable
 from dmltune.search.winners import judge
 
@@ -108,10 +109,8 @@ def test_given_the_hyperparameters_the_beliefs_are_those_of_the_full_normal_mode
     design = design_of(table)
     belief = beliefs(design, noise=0.5)
     assert belief is not None
-    from dmltune.search.population import Population
-
     sigma, tau, s = 0.5, 0.8, 0.3
-    population = Population(design, None)
+    population = Population(design)
     solution = population.solve(np.array([[sigma, tau, s]]))
     # The oracle. The flat prior of m is a very wide one; columns: means, effects.
     n, effects = len(design.candidates), design.columns.shape[1]
@@ -123,9 +122,7 @@ def test_given_the_hyperparameters_the_beliefs_are_those_of_the_full_normal_mode
     gain = prior @ x.T @ np.linalg.inv(x @ prior @ x.T + sigma**2 * np.eye(len(design.scores)))
     y = design.scores - population.offset
     np.testing.assert_allclose(solution.psi[0, 1:], (gain @ y)[n:], atol=1e-3)
-    from dmltune.search.beliefs import _posterior
-
-    exact = _posterior(population, np.array([[sigma, tau, s]]), np.ones(1))
+    exact = _posterior(population, np.array([[sigma, tau, s]]), np.ones(1), solution)
     np.testing.assert_allclose(exact.expected - population.offset, (gain @ y)[:n], atol=1e-3)
     posterior = prior - gain @ x @ prior
     for i in range(1, n):
@@ -135,12 +132,10 @@ def test_given_the_hyperparameters_the_beliefs_are_those_of_the_full_normal_mode
 
 def test_the_weights_of_the_grid_are_the_marginal_likelihood() -> None:
     """Ratios of weights equal ratios of the normal density of all scores with a very wide prior of m."""
-    from dmltune.search.population import Population
-
     rng = np.random.default_rng(6)
     table = table_of({i: rng.normal(size=1 + i % 3).tolist() for i in range(7)})
     design = design_of(table)
-    population = Population(design, None)
+    population = Population(design)
     grid = np.array([[0.5, 0.2, 0.1], [0.5, 1.0, 0.4], [1.2, 0.3, 1.0], [0.3, 2.0, 0.03]])
     densities = []
     for sigma, tau, s in grid:
