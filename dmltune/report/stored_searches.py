@@ -128,7 +128,8 @@ def outcome_lines(search: StoredSearch, winner: TrialRecord) -> list[Text]:
     others = [number for number in outcome.winner_set if number != winner.number]
     if others:
         shown = ", ".join(map(str, others[:MOST_NUMBERS])) + (", …" if len(others) > MOST_NUMBERS else "")
-        sentences.append(f"Winner set: trials {shown} cannot be told from the winner.")
+        plural = "s" if len(others) > 1 else ""
+        sentences.append(f"Winner set: trial{plural} {shown} cannot be told from the winner.")
     elif outcome.winner_set:
         sentences.append("Winner set: the winner alone.")
     if outcome.noise is not None:

@@ -1,8 +1,8 @@
 """Which process holds a name, and how to end it in order.
 
-Whoever claims a name holds a lock that the kernel frees when the process ends, and notes itself beside the lock
-as host:pid:start. The lock says whether there is a holder, the note which process it is: a pid that was given
-to another process since then has another start.
+Whoever claims a name holds a lock that the kernel frees when the process ends, and notes itself beside the
+lock as host:pid:start. The lock says whether there is a holder, the note which process it is: a pid that was
+given to another process since then has another start.
 """
 
 from __future__ import annotations
