@@ -17,6 +17,7 @@ from dmltune.errors import UserError, readable
 from dmltune.experiment import Experiment
 from dmltune.provenance import is_elsewhere
 from dmltune.search.restoring import record_of
+from dmltune.search.session_options import OPTIONS, SessionOptions
 from dmltune.search.state import Outcome, Range, TrialRecord
 from dmltune.search.study import ABOUT, DATABASE, open_storage, readable_database
 from dmltune.store import Store
@@ -62,6 +63,7 @@ class StoredSearch:
     status: SearchStatus
     trials: tuple[FrozenTrial, ...]
     planned: int | None
+    options: SessionOptions | None  # of the last session; None for one of a version that stored none
     labels: Mapping[str, str]  # the tags of the search's run
     run_id: str
     started: float | None
@@ -166,6 +168,15 @@ class StoredSearches:
         names = [str(run.data.tags.get(tags.NAME)) for run in parents]
         raise self.tracker.unknown("search", name, names)
 
+    def state_of(self, name: str) -> str:
+        """Return the state of what has this name, a search or not; a UserError when nothing has it."""
+        run = self.tracker.find(name) if self.has_runs() else None
+        if run is None and (self.store.search_folder(name) / "experiment.json").is_file():
+            return "not begun"
+        if run is None or run.data.tags.get(tags.ROLE) == "search":
+            return self.get(name).status
+        return str(run.data.tags.get(tags.STATE, "unknown"))
+
     def has_runs(self) -> bool:
         return not self.store.owns_tracking or (self.store.root / "mlflow.db").is_file()
 
@@ -188,7 +199,8 @@ class StoredSearches:
         labels = dict(run.data.tags)
         name = labels[tags.NAME]
         trials = [] if study_id is None else storage.get_all_trials(study_id, deepcopy=False)
-        about = {} if study_id is None else storage.get_study_user_attrs(study_id).get(ABOUT, {})
+        facts = {} if study_id is None else storage.get_study_user_attrs(study_id)
+        about, options = facts.get(ABOUT, {}), facts.get(OPTIONS)
         upwards = study_id is None or storage.get_study_directions(study_id)[0] == StudyDirection.MAXIMIZE
         status = self._status(run)
         begun = [time for trial in trials if (time := _seconds(trial.datetime_start)) is not None]
@@ -202,6 +214,7 @@ class StoredSearches:
             status=status,
             trials=tuple(trials),
             planned=about.get("planned") or (len(trials) if status == "complete" else None),
+            options=None if options is None else SessionOptions.from_dict(options),
             labels=labels,
             run_id=str(run.info.run_id),
             started=min(begun, default=run.info.start_time / 1000),
