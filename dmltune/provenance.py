@@ -37,6 +37,12 @@ def this_process() -> str:
     return f"{socket.gethostname()}:{me.pid}:{int(me.create_time())}"
 
 
+def is_elsewhere(process: str) -> bool:
+    """Return whether `process` (host:pid:start) ran on another host."""
+    host = process.partition(":")[0]
+    return bool(host) and host != socket.gethostname()
+
+
 def has_ended(process: str) -> bool:
     """Return whether `process` (host:pid:start) ran on this host and is gone."""
     host, _, rest = process.partition(":")

@@ -17,6 +17,7 @@ from dmltune.errors import UserError, nearest, readable
 
 COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
+    *("runs", "best", "compare", "export-config", "resume", "stop"),
     *("data", "weights", "reproduce", "ui", "doctor", "submit"),
 )
 
@@ -26,7 +27,7 @@ def command(name: str) -> ModuleType:
     if name not in COMMANDS:
         hint = nearest(name, COMMANDS) or "; there are " + ", ".join(COMMANDS)
         raise UserError(f"no command {readable(name)}{hint}")
-    return importlib.import_module(f"dmltune.cli.{name}")
+    return importlib.import_module(f"dmltune.cli.{name.replace('-', '_')}")
 
 
 def parser_of(name: str) -> Parser:
@@ -73,7 +74,7 @@ def overview() -> str:
         "Finds the best deep-metric-learning recipe for an image-retrieval problem.",
         "",
         "commands:",
-        *(f"  {name:<9} {command(name).SUMMARY}" for name in COMMANDS),
+        *(f"  {name:<13} {command(name).SUMMARY}" for name in COMMANDS),
         "",
         "examples:",
         "  dmltune spaces                                    list what can be searched",

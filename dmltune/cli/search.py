@@ -24,6 +24,7 @@ from dmltune.cli.parser import (
 if TYPE_CHECKING:
     from dmltune.cli.experiment_choice import ChosenExperiment
     from dmltune.search.state import SearchEvent, SearchResult
+    from dmltune.store import Store
 
 SUMMARY = "search the hyperparameters of a space; an existing name is continued"
 EXAMPLES = """\
@@ -68,16 +69,25 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
         with recommended(args, chosen):
             return show_plan(chosen, args, out)
+    from dmltune.store import Store
+
+    store = Store.at(args.store)
+    chosen.write_to(store.search_folder(chosen.name))
+    with recommended(args, chosen):
+        result = search_with(args, chosen, store)
+    return show_result(args, chosen, store, result, out)
+
+
+def show_result(
+    args: argparse.Namespace, chosen: ChosenExperiment, store: Store, result: SearchResult, out: Output
+) -> int:
+    """Print the end of a session; return the exit code. `args` are those of the command that was typed."""
     from dmltune.cli.boundary import INTERRUPTED
     from dmltune.ledger import Ledger
     from dmltune.report.formatting import flat
     from dmltune.report.summary import summary, warning
-    from dmltune.store import Store
 
-    store, baseline = Store.at(args.store), flat(chosen.experiment.baseline)
-    chosen.write_to(store.search_folder(chosen.name))
-    with recommended(args, chosen):
-        result = search_with(args, chosen, store, baseline)
+    baseline = flat(chosen.experiment.baseline)
     resume = command_line(args, name=result.name)
     trials = sum(row.role != "repeat" for row in result.rows)
     extend = command_line(args, name=result.name, trials=2 * trials)
@@ -90,12 +100,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0 if result.winner is not None else 1
 
 
-def search_with(
-    args: argparse.Namespace, chosen: ChosenExperiment, store: Any, baseline: Any
-) -> SearchResult:
+def search_with(args: argparse.Namespace, chosen: ChosenExperiment, store: Store) -> SearchResult:
+    """Run a session of the search with the options of `args`."""
+    from dmltune.report.formatting import flat
     from dmltune.search.api import search
 
-    with watching(baseline) as watch:
+    with watching(flat(chosen.experiment.baseline)) as watch:
         return search(
             chosen.experiment,
             name=chosen.name,

@@ -20,6 +20,7 @@ from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
 from dmltune.search.outcome import outcome_of
 from dmltune.search.records import TrialRecords
+from dmltune.search.session_options import OPTIONS, SessionOptions
 from dmltune.search.state import SearchResult, SearchState, Watch
 from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
@@ -57,6 +58,9 @@ def search(
     limits = SpendingLimits(time, cost, workers)
     plan = make_plan(experiment, trials, limits)
     locations = Locations(store or Store.at(), data_root)
+    options = SessionOptions(
+        trials, time, cost, workers, concurrent, isolation, locations.absolute_root, address
+    )
     fingerprint = validate_experiment(experiment, locations, workers)
     with claim_name(locations.store, name, experiment, fingerprint):
         objective = experiment.objective
@@ -65,6 +69,7 @@ def search(
         about = provenance(experiment, fingerprint)
         parent, is_new = _parent_run(locations.store, experiment, name, space_name, about)
         records = TrialRecords(locations.store, state, experiment, parent, about, watch)
+        records.study.set_attribute(OPTIONS, options.to_dict())
         engine = make_engine(experiment, plan, records)
         if not is_new and not records.unfinished() and engine.next() == END:
             return _result(experiment, records, engine, locations.store, "")  # the run stays as it is

@@ -54,6 +54,7 @@ class TrialRecords:
     ) -> None:
         self.state = state
         self.study = Study(store, state.name, state.mode)
+        self.study.describe(state.metric, {"space": state.space_name, "planned": state.trials_planned})
         self.parent = parent
         self._experiment = experiment
         self._about = about

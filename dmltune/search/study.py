@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import optuna
+from optuna.exceptions import ExperimentalWarning
 from optuna.storages import RDBStorage
 from optuna.storages._rdb.models import SCHEMA_VERSION
 from optuna.trial import FrozenTrial, TrialState
@@ -16,6 +19,7 @@ from dmltune.errors import UserError
 from dmltune.store import Store, without_password
 
 DATABASE = "optuna.db"
+ABOUT = "about"  # the study attribute with the facts of `Study.describe`
 _UNREADABLE = (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError, ValueError, KeyError, OSError)
 
 
@@ -23,35 +27,27 @@ class Study:
     """One study. Trials are addressed by their number, which is also their number in MLflow."""
 
     def __init__(self, store: Store, name: str, mode: str) -> None:
-        if store.owns_studies:
-            store.require_database(DATABASE)
-        url = store.optuna_url
-        patience = {"timeout": 60} if url.startswith("sqlite") else {}  # wait for another writer
-        try:
-            with store.creation_lock():
-                self._storage = RDBStorage(url, engine_kwargs={"connect_args": patience})
-                self._study = optuna.create_study(
-                    study_name=name,
-                    storage=self._storage,
-                    direction="maximize" if mode == "max" else "minimize",
-                    load_if_exists=True,
-                )
-                self._study_id = self._storage.get_study_id_from_name(name)
-                self._require_undamaged()
-        except _UNREADABLE as error:
-            raise UserError(
-                f"the study '{name}' cannot be read from {without_password(url)} ({type(error).__name__}). "
-                "Restore the database from a backup, or choose another --store."
-            ) from None
+        with readable_database(store, name), store.creation_lock():
+            self._storage = open_storage(store)
+            self._study = optuna.create_study(
+                study_name=name,
+                storage=self._storage,
+                direction="maximize" if mode == "max" else "minimize",
+                load_if_exists=True,
+            )
+            self._study_id = self._storage.get_study_id_from_name(name)
+            if any(trial.state == TrialState.COMPLETE and trial.values is None for trial in self.trials()):
+                raise ValueError("a complete trial has no value")
 
-    def _require_undamaged(self) -> None:
-        """Raise a ValueError for what Optuna repairs or passes over without a message."""
-        with self._storage.engine.connect() as connection:
-            version = connection.exec_driver_sql("SELECT schema_version FROM version_info").scalar_one()
-        if version > SCHEMA_VERSION:
-            raise ValueError("the schema is that of a newer Optuna")
-        if any(trial.state == TrialState.COMPLETE and trial.values is None for trial in self.trials()):
-            raise ValueError("a complete trial has no value")
+    def describe(self, metric: str, about: Mapping[str, Any]) -> None:
+        """Store what the scores are, which optuna-dashboard shows, and facts about the search."""
+        if self._study.metric_names != [metric]:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ExperimentalWarning)
+                self._study.set_metric_names([metric])
+        facts = {"metric": metric, **about}
+        if self.attribute(ABOUT, None) != facts:
+            self.set_attribute(ABOUT, facts)
 
     def trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
@@ -95,3 +91,30 @@ class Study:
 
     def _id(self, number: int) -> int:
         return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+
+
+@contextlib.contextmanager
+def readable_database(store: Store, name: str) -> Iterator[None]:
+    """Turn errors of the database into one line that names the study `name`."""
+    if store.owns_studies:
+        store.require_database(DATABASE)
+    try:
+        yield
+    except _UNREADABLE as error:
+        url = without_password(store.optuna_url)
+        raise UserError(
+            f"the study '{name}' cannot be read from {url} ({type(error).__name__}). "
+            "Restore the database from a backup, or choose another --store."
+        ) from None
+
+
+def open_storage(store: Store) -> RDBStorage:
+    """Connect to the database of all studies; a ValueError when a newer Optuna has written it."""
+    url = store.optuna_url
+    patience = {"timeout": 60} if url.startswith("sqlite") else {}  # wait for another writer
+    storage = RDBStorage(url, engine_kwargs={"connect_args": patience})
+    with storage.engine.connect() as connection:
+        version = connection.exec_driver_sql("SELECT schema_version FROM version_info").scalar_one()
+    if version > SCHEMA_VERSION:
+        raise ValueError("the schema is that of a newer Optuna")
+    return storage

@@ -14,9 +14,11 @@ from dmltune.core.checkpoint import replace_file
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.store import Store, require_regular
+from dmltune.train.name_holder import LOCK, note_holder
 
 IDENTITY = "experiment.json"
 BUDGET = ("trials", "about")  # may differ between the sessions of one search
+PROBED_S = 0.2  # `is_held` of another process takes the lock for an instant
 
 
 @contextlib.contextmanager
@@ -24,8 +26,8 @@ def claim_name(store: Store, name: str, experiment: Experiment, fingerprint: str
     """Hold the name while the block runs; refuse another configuration under it, and a second process."""
     folder = store.search_folder(name)
     _make(folder)
-    require_regular(folder / "lock")
-    lock = FileLock(folder / "lock", timeout=0, mode=0o600)
+    require_regular(folder / LOCK)
+    lock = FileLock(folder / LOCK, timeout=PROBED_S, mode=0o600)
     try:
         lock.acquire()  # the kernel releases it when the process ends
     except Timeout:
@@ -34,9 +36,10 @@ def claim_name(store: Store, name: str, experiment: Experiment, fingerprint: str
         ) from None
     except OSError as error:
         raise UserError(
-            f"{folder / 'lock'} cannot be written ({error.strerror}). Choose another --store."
+            f"{folder / LOCK} cannot be written ({error.strerror}). Choose another --store."
         ) from None
     try:
+        note_holder(folder)
         require_same(store, name, experiment, fingerprint)
         if not is_claimed(store, name):
             document = {"experiment": experiment.to_dict(), "data": fingerprint}

@@ -1,0 +1,35 @@
+"""The options of the last session of a search, stored in its study: `dmltune resume` starts with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+OPTIONS = "options"  # the study attribute
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What a session was started with beside its experiment.
+
+    `data_root` is absolute; None stands for $DMLTUNE_DATA.
+    """
+
+    trials: int | None = None
+    time: float | None = None
+    cost: float | None = None
+    workers: int = 1
+    concurrent: int | None = None
+    isolation: Literal["slot", "trial"] = "slot"
+    data_root: str | None = None
+    address: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> SessionOptions:
+        """Return the options of a study. Those of other versions that are unknown here are passed over."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in tree.items() if key in known})
