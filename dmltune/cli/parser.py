@@ -105,9 +105,10 @@ def command_line(args: argparse.Namespace, **changes: Any) -> str:
         elif action.nargs == 0:
             options.append(action.option_strings[-1])
         else:
-            text = _seconds(value) if action.type is duration else str(value)
             option = action.option_strings[-1]
-            options += [f"{option}={text}"] if text.startswith("-") else [option, text]
+            for each in value if isinstance(value, list) else [value]:
+                text = _seconds(each) if action.type is duration else str(each)
+                options += [f"{option}={text}"] if text.startswith("-") else [option, text]
     return shlex.join([*parser.prog.split(), *positional, *options])
 
 

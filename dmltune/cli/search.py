@@ -20,6 +20,7 @@ from dmltune.cli.parser import (
     duration,
     places_of,
 )
+from dmltune.store import validated_name
 
 if TYPE_CHECKING:
     from dmltune.cli.experiment_choice import ChosenExperiment
@@ -46,6 +47,15 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--cost", type=duration, metavar="8h", help="end after this working time of all processes together"
+    )
+    parser.add_argument(
+        "--from",
+        dest="start_from",
+        action="append",
+        default=[],
+        type=validated_name,
+        metavar="SEARCH",
+        help="learn from the ranks of an earlier search; may be repeated",
     )
     add_name(parser, "space and time")
     add_cluster(parser, "trial")
@@ -112,6 +122,7 @@ def search_with(args: argparse.Namespace, chosen: ChosenExperiment, store: Store
             trials=args.trials,
             time=args.time,
             cost=args.cost,
+            start_from=args.start_from,
             workers=args.workers,
             concurrent=args.concurrent,
             isolation=args.isolation,

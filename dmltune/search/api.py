@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time as clock
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from dmltune.report.search_figure import draw
 from dmltune.resources import Locations, Resources
 from dmltune.runs import CONTINUES, TrackedRun, closed_on_error, provenance
 from dmltune.search.budget import Plan
+from dmltune.search.earlier import points_of, store_points
 from dmltune.search.engine import END, Engine
 from dmltune.search.findings import idle_parameters, noise
 from dmltune.search.limits import SpendingLimits
@@ -37,6 +39,7 @@ def search(
     trials: int | None = None,
     time: float | None = None,
     cost: float | None = None,
+    start_from: Sequence[str] = (),
     workers: int = 1,
     concurrent: int | None = None,
     isolation: Literal["slot", "trial"] = "slot",
@@ -50,7 +53,8 @@ def search(
 
     The experiment's `noise_seeds` adds repetitions of the reference point: that many seeds in all.
     The same `name` continues where it stopped; `time` (seconds) ends it early, to be continued, and so does
-    `cost` (seconds of all workers together, also of earlier sessions). Only the training half of the data
+    `cost` (seconds of all workers together, also of earlier sessions). A new search learns from the searches
+    `start_from` of the same store. Only the training half of the data
     set is read: scores are those of the validation classes. `watch` is called with every SearchEvent.
     """
     resources = Resources(workers, concurrent, address, isolation)
@@ -69,6 +73,8 @@ def search(
         about = provenance(experiment, fingerprint)
         parent, is_new = _parent_run(locations.store, experiment, name, space_name, about)
         records = TrialRecords(locations.store, state, experiment, parent, about, watch)
+        if start_from and not records.trials():
+            store_points(records.study, points_of(locations.store, start_from, experiment.space))
         records.study.set_attribute(OPTIONS, options.to_dict())
         engine = make_engine(experiment, plan, records)
         if not is_new and not records.unfinished() and engine.next() == END:

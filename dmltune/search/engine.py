@@ -6,12 +6,13 @@ alone: given the trials of an earlier session, it goes on as if it had not been 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dmltune.search import expected_gain
 from dmltune.search.budget import Plan
+from dmltune.search.earlier import STARTS, EarlierPoint
 from dmltune.search.engine_trial import Decision, EngineState, EngineTrial, TrialRole
 from dmltune.search.observations import noise_of, observed
 from dmltune.search.replication import Again, Replication
@@ -47,12 +48,13 @@ Next = Start | Continue | str
 
 @dataclass
 class Engine:
-    """`attributes` is what the sampler keeps in the study."""
+    """`attributes` is what the sampler keeps in the study, `earlier` are points of earlier searches."""
 
     plan: Plan
     rule: Rule
     proposer: Proposer
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    earlier: Sequence[EarlierPoint] = ()
 
     def __post_init__(self) -> None:
         self.trials: dict[int, EngineTrial] = {}
@@ -161,14 +163,24 @@ class Engine:
         if self.plan.stop_at_noise and self.gain_is_noise():
             return None
         trials = list(self.trials.values())
-        told = observed(self.proposer.space, trials)
         tried = [trial.values for trial in trials if trial.is_point]
-        proposal = self.proposer.propose(told, self.attributes, tried)
+        proposal = self._first_of_earlier(tried)
+        if proposal is None:
+            told = observed(self.proposer.space, trials, self.earlier)
+            proposal = self.proposer.propose(told, self.attributes, tried)
         if proposal is None:
             self._space_is_used_up = True
             return None
         self.attributes = {**self.attributes, **proposal.study_attributes}
         return Start("search", proposal, self.plan.seed, self.plan.first_fold)
+
+    def _first_of_earlier(self, tried: Sequence[Mapping[str, Any]]) -> Proposal | None:
+        """Return one of the best points of earlier searches; they are tried first."""
+        own = sum(trial.role == "search" for trial in self.trials.values())
+        if own >= STARTS:
+            return None
+        untried = (point.values for point in self.earlier[: 2 * STARTS] if point.values not in tried)
+        return next((Proposal(values) for values in untried), None)
 
     def _repetition(self) -> Start | None:
         """Return the next repetition of a candidate, or of the baseline, at the end of the budget."""

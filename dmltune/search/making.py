@@ -5,6 +5,7 @@ from __future__ import annotations
 from dmltune.experiment import Experiment
 from dmltune.search import samplers, schedulers
 from dmltune.search.budget import Plan
+from dmltune.search.earlier import stored_points
 from dmltune.search.engine import Engine
 from dmltune.search.records import TrialRecords
 from dmltune.search.sampling import Proposer
@@ -21,7 +22,8 @@ def make_engine(experiment: Experiment, plan: Plan, records: TrialRecords) -> En
         experiment.seed,
     )
     rule = scheduler.build(schedulers.Budget(experiment.max_steps, experiment.validate_every))
-    engine = Engine(plan, rule, proposer, records.study.sampler_state())
+    earlier = stored_points(records.study)
+    engine = Engine(plan, rule, proposer, records.study.sampler_state(), earlier)
     for trial in records.engine_trials():
         engine.add(trial)
     return engine

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmltune.experiment.space.search_space import SearchSpace
+from dmltune.search.earlier import EarlierPoint, moved
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.extrapolation import Estimate, final_estimates
 from dmltune.search.sampling import distribution
@@ -32,7 +33,9 @@ def noise_of(trials: Iterable[EngineTrial]) -> float | None:
     return math.sqrt(squares / freedom) if freedom else None
 
 
-def observed(space: SearchSpace, trials: Sequence[EngineTrial]) -> list[FrozenTrial]:
+def observed(
+    space: SearchSpace, trials: Sequence[EngineTrial], earlier: Sequence[EarlierPoint] = ()
+) -> list[FrozenTrial]:
     """Return the points as Optuna's trials; a higher value is better, and `estimate_sd` is its error."""
     points = [trial for trial in trials if trial.is_point]
     noise = noise_of(trials)
@@ -45,7 +48,15 @@ def observed(space: SearchSpace, trials: Sequence[EngineTrial]) -> list[FrozenTr
     for number, (mean, count) in repeated.items():
         if number in estimates:
             estimates[number] = Estimate(mean, noise / math.sqrt(count))
-    return [_frozen(space, trial, estimates.get(trial.number)) for trial in considered]
+    own = [_frozen(space, trial, estimates.get(trial.number)) for trial in considered]
+    if not earlier:
+        return own
+    known = [estimates[trial.number].mean for trial in considered if trial.number in estimates]
+    told = [
+        _frozen(space, EngineTrial(-1, "search", point.values, state="complete"), Estimate(score, error))
+        for point, score, error in moved(earlier, known)
+    ]
+    return [*told, *own]
 
 
 def _considered(points: list[EngineTrial]) -> list[EngineTrial]:
