@@ -5,6 +5,7 @@
     for report in dmltune.train(experiment): ...
     dmltune.check(result.name).to_dict()            # unseen classes, folds × seeds, statistics
     dmltune.evaluate(result.name)
+    dmltune.simulate(search, curve, trials=40, max_steps=27)    # the same search in simulated time
 
 Names are loaded when they are used: `import dmltune` is quick, and torch, Ray and MLflow come when something
 needs them. `dmltune.train`, `dmltune.search` and `dmltune.check` are packages that can be called.
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
     from dmltune.evaluation import evaluate
     from dmltune.experiment import Experiment, load_experiment
     from dmltune.search.api import search
+    from dmltune.search.simulation import simulate
     from dmltune.train.api import train
 
-__all__ = ["Experiment", "UserError", "check", "evaluate", "load_experiment", "search", "train"]
+__all__ = ["Experiment", "UserError", "check", "evaluate", "load_experiment", "search", "simulate", "train"]
 
 _HOMES = {
     "Experiment": "dmltune.experiment",
     "load_experiment": "dmltune.experiment",
     "UserError": "dmltune.errors",
     "search": "dmltune.search",
+    "simulate": "dmltune.search.simulation",
     "check": "dmltune.check",
     "train": "dmltune.train",
     "evaluate": "dmltune.evaluation",
