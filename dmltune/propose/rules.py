@@ -102,7 +102,7 @@ def propose(
         "objective": {"metric": "map_at_r", "mode": "max", "protocol": split.protocol},
         "fold": split.fold,
         **chosen,
-        "sampler": "tpe",
+        "sampler": "auto",
         "scheduler": "asha",
         "trials": trials,
     }
