@@ -5,15 +5,14 @@ network's (step 0) does not count. So what the rungs hold follows from the valid
 not from the order of reports: a restored ladder equals the one that saw the trials live.
 
 Unit "projections" (CCP): after every projection new proxies are chosen and the score dips. A trial enters
-rung k at the first validation at which ⌈share_k · P⌉ of its projections have ended, where P is the number of
-the finished reference point. Until P is known there are no rungs. A trial without any projection is entered
-at the step at which the reference point reached the rung: before a first projection has ended there was no
-dip.
+rung k at the first validation at which max(1, ⌊share_k · P⌋) of its projections have ended, where P is the
+number of the finished reference point (trial 0 in a search without one). Until P is known there are no
+rungs; if it is 0 they are in steps. A trial without any projection is entered at the step at which the
+reference point reached the rung: before a first projection has ended there was no dip.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,6 +59,11 @@ def halving_shares(reduction: int, rungs: int) -> tuple[Fraction, ...]:
     return tuple(Fraction(1, reduction**k) for k in range(rungs, 0, -1))
 
 
+def is_yardstick(trial: EngineTrial) -> bool:
+    """Whether the trial's number of projections is what the rungs are shares of."""
+    return trial.role == "reference" or trial.number == 0
+
+
 class Ladder:
     """The rungs at these shares of a training, in ascending order, and the trials at each of them.
 
@@ -85,7 +89,7 @@ class Ladder:
     def end(self, number: int) -> list[Arrival]:
         """Return who newly reached a rung: the end of the reference point may make the rungs known."""
         trial = self._waiting.get(number)
-        return [] if trial is None or trial.role != "reference" else self._settle(trial)
+        return self._settle(trial) if trial is not None and is_yardstick(trial) else []
 
     def better(self, rung: int, score: float) -> int:
         """Return how many trials have reached the rung with a higher score."""
@@ -96,7 +100,7 @@ class Ladder:
             return []
         if self.rungs is None:
             self._waiting[trial.number] = trial
-            at_end = trial.role == "reference" and trial.steps[-1] >= self._budget.max_steps
+            at_end = is_yardstick(trial) and trial.steps[-1] >= self._budget.max_steps
             return self._settle(trial) if at_end else []
         arrivals = []
         for index, rung in enumerate(self.rungs):
@@ -122,7 +126,7 @@ class Ladder:
         return tuple(Rung(step) for step in sorted(steps) if step < last)
 
     def _in_projections(self, reference: EngineTrial, total: int) -> tuple[Rung, ...]:
-        counts = sorted({math.ceil(total * share) for share in self._shares})
+        counts = sorted({max(1, int(total * share)) for share in self._shares})
         steps = [reference.steps[bisect_left(reference.projections, count)] for count in counts]
         pairs = zip(steps, counts, strict=True)
         return tuple(Rung(step, count) for step, count in pairs if step < reference.steps[-1])

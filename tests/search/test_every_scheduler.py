@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmltune.core import components
@@ -17,6 +17,7 @@ from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.search import schedulers
 from dmltune.search.engine_trial import Decision, EngineTrial, TrialRole
+from dmltune.search.rungs import Ladder, halving_shares
 from dmltune.search.schedulers import Budget, Rule
 
 NAMES = components.names(schedulers.PACKAGE)
@@ -185,6 +186,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "parameters"), VARIANTS)
+@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 150))
 def test_a_rule_restored_at_any_moment_decides_as_one_that_saw_everything(
     name: str, parameters: dict[str, Any], seed: int, cut: int
@@ -205,6 +207,7 @@ def test_a_rule_restored_at_any_moment_decides_as_one_that_saw_everything(
 # ---- each one's own rule
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(2, 4))
 def test_asha_stops_whoever_is_not_among_the_best_of_its_rung_so_far(
     levels: list[int], reduction: int
@@ -269,7 +272,17 @@ def test_rungs_lie_at_parts_of_the_budget_and_never_before_the_first_validation(
     assert stops_after(Budget(90, 90)) == 9
 
 
-PROJECTIONS = [0, 0, 1, 1, 2, 2, 3, 3, 4]  # of the reference point: rungs at 1 and 2 projections
+PROJECTIONS = [
+    0,
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    6,
+]  # of the reference point: with reduction 3 rungs at 1 and 2 projections
 DIPPED = [0.1, 0.5, 0.2, 0.3, 0.6, 0.4, 0.5, 0.8, 0.7]
 
 
@@ -295,10 +308,29 @@ def test_in_projections_nobody_is_judged_before_the_reference_point_has_ended() 
     rule = schedulers.load("asha", unit="projections").build(BUDGET)
     reference, early = trial(0, "reference"), trial(1)
     assert run(rule, reference, DIPPED[:8], PROJECTIONS) == ["continue"] * 8
-    assert run(rule, early, [0.01] * 4, PROJECTIONS) == ["continue"] * 4
+    assert run(rule, early, [0.01] * 3, PROJECTIONS) == ["continue"] * 3  # past its first projection
     run(rule, reference, DIPPED, PROJECTIONS)
-    assert run(rule, early, [0.01] * 9, PROJECTIONS) == ["stop"]  # at its second projection
+    assert run(rule, early, [0.01] * 9, PROJECTIONS) == ["stop"]  # at its second one
     assert run(rule, trial(2), [0.005] * 9, PROJECTIONS)[-1] == "stop"
+
+
+@pytest.mark.parametrize(("ended", "rungs"), [(1, [1]), (2, [1]), (4, [1]), (6, [1, 2]), (8, [1, 2])])
+def test_rungs_in_projections_are_as_far_apart_as_rungs_in_steps(ended: int, rungs: list[int]) -> None:
+    """A rung has at least three times the projections of the one before."""
+    ladder = Ladder(BUDGET, halving_shares(3, 2), "projections")
+    assert ladder.rungs is None
+    projections = [min(ended, count) for count in range(9)]
+    ladder.report(trial(0, "reference", DIPPED, projections=projections))
+    assert [rung.projections for rung in ladder.rungs or ()] == rungs
+
+
+@pytest.mark.parametrize("name", HALVING)
+def test_without_a_reference_point_the_first_trial_places_the_rungs(name: str) -> None:
+    rule = schedulers.load(name, unit="projections").build(BUDGET)
+    assert run(rule, trial(0), DIPPED, PROJECTIONS) == ["continue"] * 9
+    answers = [run(rule, trial(number), [0.1 / number] * 9, PROJECTIONS) for number in range(1, 18)]
+    assert {len(each) for each in answers} <= {3, 4, 9}
+    assert sum(each[-1] != "continue" for each in answers) > 8
 
 
 def test_without_projections_the_unit_is_steps() -> None:
@@ -375,6 +407,7 @@ def test_hyperband_compares_within_a_bracket_only() -> None:
     assert run(rule, trial(others[0]), [0.4] * 9) == ["stop"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), min_size=9, max_size=9), min_size=1, max_size=12))
 def test_median_is_the_rule_as_written_down(curves: list[list[int]]) -> None:
     import statistics
@@ -391,6 +424,7 @@ def test_median_is_the_rule_as_written_down(curves: list[list[int]]) -> None:
         seen.append(curve[: len(answers)])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 4))
 def test_topk_pauses_all_at_one_rung_and_continues_the_best_when_no_more_are_started(
     levels: list[int], keep: int

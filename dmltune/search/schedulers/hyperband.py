@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval
 
 from dmltune.search.engine_trial import Decision, EngineTrial
-from dmltune.search.rungs import halving_shares
+from dmltune.search.rungs import halving_shares, is_yardstick
 from dmltune.search.schedulers import Budget
 from dmltune.search.schedulers.asha import HalvingRule
 
@@ -48,19 +48,20 @@ class BracketRule:
     def __init__(self, brackets: list[HalvingRule], order: list[int]) -> None:
         self._brackets, self._order = brackets, order
 
-    def bracket(self, trial: EngineTrial) -> int:
-        return self._order[trial.number % len(self._order)]
-
     def report(self, trial: EngineTrial) -> Decision:
-        if not trial.protected:
-            return self._brackets[self.bracket(trial)].report(trial)
-        for bracket in self._brackets:
-            bracket.report(trial)
-        return "continue"
+        decisions = {bracket: bracket.report(trial) for bracket in self._brackets_of(trial)}
+        return decisions[self._own(trial)]
 
     def restore(self, trial: EngineTrial) -> None:
-        for bracket in self._brackets if trial.protected else (self._brackets[self.bracket(trial)],):
+        for bracket in self._brackets_of(trial):
             bracket.restore(trial)
+
+    def _own(self, trial: EngineTrial) -> HalvingRule:
+        return self._brackets[self._order[trial.number % len(self._order)]]
+
+    def _brackets_of(self, trial: EngineTrial) -> list[HalvingRule]:
+        """Return where the trial counts: rungs in projections need the reference point in every bracket."""
+        return self._brackets if trial.protected or is_yardstick(trial) else [self._own(trial)]
 
     def promote(self, closing: bool = False) -> int | None:
         return None
