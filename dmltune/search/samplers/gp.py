@@ -1,8 +1,7 @@
-"""Gaussian process: the most efficient for few numeric parameters. It does not read stopped trials."""
+"""Gaussian process: the most efficient for few numeric parameters; it learns from stopped trials too."""
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge
@@ -14,16 +13,12 @@ if TYPE_CHECKING:
 
 
 class Gp:
-    """Gaussian process with expected improvement (Optuna's GPSampler)."""
+    """Gaussian process with expected improvement; it knows how certain each score is."""
 
     def __init__(self, startup_trials: Annotated[int, Ge(1)] | None = None) -> None:
         self.startup_trials = startup_trials
 
     def build(self, trials: int, seed: int) -> BaseSampler:
-        import optuna
+        from dmltune.search.gp_sampler import GpSampler
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return optuna.samplers.GPSampler(
-                seed=seed, n_startup_trials=startup_trials(self.startup_trials, trials)
-            )
+        return GpSampler(startup_trials(self.startup_trials, trials), seed)

@@ -1,0 +1,117 @@
+"""Where a Gaussian process expects the largest improvement: log EI and its maximum on the unit cube.
+
+Notation: with the incumbent value b, z = (μ(x) − b) / σ(x) and h(z) = φ(z) + z Φ(z),
+
+    log EI(x) = log σ(x) + log h(z).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import erfcx, log_ndtr
+
+from dmltune.search.gaussian_process import GaussianProcess
+from dmltune.search.unit_cube import UnitCube
+
+Floats = NDArray[np.float64]
+
+UNIFORM = 1024  # candidates everywhere,
+AROUND = 512  # and around the best points
+STARTS = 5  # of the local maximisation
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def log_h(z: Floats) -> Floats:
+    """Return log(φ(z) + z Φ(z)), exact also where both terms cancel (Ament et al. 2023, arXiv 2310.20708)."""
+    z = np.asarray(z, dtype=float)
+    upper, lower = np.maximum(z, -1.0), np.minimum(z, -1.0)
+    density = np.exp(-0.5 * upper**2 - LOG_SQRT_2PI)
+    direct = np.log(density + upper * np.exp(log_ndtr(upper)))
+    ratio = -lower * math.sqrt(math.pi / 2) * erfcx(-lower / math.sqrt(2))  # |z| Φ(z) / φ(z), below 1
+    tail = np.where(lower > -1e4, np.log1p(-np.minimum(ratio, 1 - 1e-16)), -2.0 * np.log(-lower))
+    return np.where(z > -1.0, direct, -0.5 * lower**2 - LOG_SQRT_2PI + tail)
+
+
+def log_expected_improvement(process: GaussianProcess, x_MD: Floats, best: float) -> Floats:
+    """Return log EI at M points."""
+    mean_M, sd_M = process.predict(x_MD)
+    return np.log(sd_M) + log_h((mean_M - best) / sd_M)
+
+
+def log_expected_improvement_with_gradient(
+    process: GaussianProcess, x_D: Floats, best: float
+) -> tuple[float, Floats]:
+    """Return log EI at a point and its gradient: (Φ ∇μ + φ ∇σ) / (σ h)."""
+    mean, sd, mean_slope_D, sd_slope_D = process.predict_with_gradient(x_D)
+    z = (mean - best) / sd
+    log_height = float(log_h(np.array(z)))
+    by_mean = math.exp(float(log_ndtr(z)) - log_height) / sd
+    by_sd = math.exp(-0.5 * z * z - LOG_SQRT_2PI - log_height) / sd
+    return math.log(sd) + log_height, by_mean * mean_slope_D + by_sd * sd_slope_D
+
+
+def candidates(cube: UnitCube, good_KD: Floats, rng: np.random.Generator) -> Floats:
+    """Return points everywhere and around K good points, some with only a few parameters moved."""
+    everywhere = cube.spread(rng.random((UNIFORM, len(cube.axes))))
+    centre = good_KD[rng.integers(len(good_KD), size=AROUND)]
+    width = 10.0 ** rng.uniform(-2.5, -0.5, size=(AROUND, 1))
+    moved = rng.random((AROUND, len(cube.axes))) < rng.uniform(0.1, 1.0, size=(AROUND, 1))
+    other = cube.spread(rng.random((AROUND, len(cube.axes))))
+    near = np.where(cube.smooth_D, np.clip(centre + width * rng.normal(size=centre.shape), 0, 1), other)
+    points = [everywhere, cube.snap(np.where(moved[:, cube.groups_D], near, centre))]
+    beside = [each for point_D in good_KD[:3] for each in cube.neighbours(point_D)]
+    return np.concatenate([*points, np.array(beside)]) if beside else np.concatenate(points)
+
+
+def maximise(
+    process: GaussianProcess,
+    best: float,
+    cube: UnitCube,
+    good_KD: Floats,
+    known_ND: Floats,
+    rng: np.random.Generator,
+) -> Floats:
+    """Return the point with the largest log EI that is none of the known ones of a finite space."""
+    points_MD = candidates(cube, good_KD, rng)
+    points_MD = points_MD[is_new(points_MD, known_ND)] if cube.finite else points_MD
+    if not len(points_MD):
+        return cube.spread(rng.random((1, len(cube.axes))))[0]
+    value_M = log_expected_improvement(process, points_MD, best)
+    order = np.argsort(-value_M, kind="stable")[:STARTS]
+    if not cube.smooth_D.any():
+        return points_MD[order[0]]
+    ends = [_climb(process, best, cube, points_MD[index]) for index in order]
+    return max(ends, key=lambda end: end[0])[1]
+
+
+def is_new(points_MD: Floats, known_ND: Floats) -> NDArray[np.bool_]:
+    """Return which of M points differ from all known ones."""
+    known = {tuple(row) for row in np.round(known_ND, 9)}
+    return np.array([tuple(row) not in known for row in np.round(points_MD, 9)], dtype=bool)
+
+
+def _climb(process: GaussianProcess, best: float, cube: UnitCube, start_D: Floats) -> tuple[float, Floats]:
+    """Maximise log EI over the smooth columns, with the others fixed."""
+    smooth_D = cube.smooth_D
+
+    def loss(columns: Floats) -> tuple[float, Floats]:
+        point_D = start_D.copy()
+        point_D[smooth_D] = columns
+        value, slope_D = log_expected_improvement_with_gradient(process, point_D, best)
+        return -value, -slope_D[smooth_D]
+
+    found = minimize(
+        loss,
+        start_D[smooth_D],
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0.0, 1.0)] * int(smooth_D.sum()),
+        options={"maxiter": 40},
+    )
+    point_D = start_D.copy()
+    point_D[smooth_D] = found.x
+    return -float(found.fun), point_D

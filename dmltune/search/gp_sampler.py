@@ -1,0 +1,124 @@
+"""A sampler of Optuna with a Gaussian process that knows how certain each score is.
+
+Finished trials have a value; the user attribute `estimate_sd` is its standard deviation: small for complete
+trials and large for those that were stopped and whose value is an estimate. Running trials, and points that
+were refused in this study (state FAIL), are pending: they lower the uncertainty around them, so that parallel
+workers get different points. The first points are those of a scrambled Sobol sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from dmltune.search.acquisition import maximise
+from dmltune.search.gaussian_process import GaussianProcess
+from dmltune.search.sobol_sampler import SobolSampler
+from dmltune.search.unit_cube import UnitCube
+
+Floats = NDArray[np.float64]
+
+POINTS = 400  # of a fit; of more trials the better half and the latest are taken
+OUTLIER = 5.0  # values below median − 5 (best − median) are moved there
+GOOD = 10  # points around which candidates are drawn
+
+
+def seen_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
+    """Return the parameters of all trials in the order of their appearance, with their latest bounds."""
+    space: dict[str, BaseDistribution] = {}
+    for trial in trials:
+        space.update(trial.distributions)
+    return {name: distribution for name, distribution in space.items() if not distribution.single()}
+
+
+def finished(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Return the trials with a finite value."""
+    return [t for t in trials if t.state == TrialState.COMPLETE and t.values and np.isfinite(t.values[0])]
+
+
+class GpSampler(BaseSampler):
+    """Log expected improvement over a Gaussian process; `startup` trials are Sobol points."""
+
+    def __init__(self, startup: int, seed: int) -> None:
+        self._startup = startup
+        self._seed = seed
+        self._sobol = SobolSampler(seed)
+        self._fitted: tuple[int, tuple[str, ...], GaussianProcess] | None = None
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        trials = study.get_trials(deepcopy=False)
+        return seen_space(trials) if len(finished(trials)) >= self._startup else {}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        if not search_space:
+            return {}
+        cube = UnitCube(search_space)
+        trials = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
+        done = finished(trials)
+        pending = [t for t in trials if t.state in (TrialState.RUNNING, TrialState.FAIL) and t.params]
+        rng = np.random.default_rng([self._seed, trial.number])
+        process = self._fit(study, cube, done)
+        pending_MD = np.array([cube.encode(t.params) for t in pending]).reshape(-1, cube.dimension)
+        mean_N, _ = process.predict(process.x_ND)
+        good_KD = process.x_ND[np.argsort(-mean_N, kind="stable")[:GOOD]]
+        point_D = maximise(
+            process.with_pending(pending_MD),
+            float(mean_N.max()),
+            cube,
+            good_KD,
+            np.concatenate([np.array([cube.encode(t.params) for t in done]), pending_MD]),
+            rng,
+        )
+        return cube.decode(point_D)
+
+    def _fit(self, study: Study, cube: UnitCube, done: Sequence[FrozenTrial]) -> GaussianProcess:
+        """Return the process of the finished trials; a second proposal in one study reuses it."""
+        key = (len(done), tuple(axis.name for axis in cube.axes))
+        if self._fitted is None or self._fitted[:2] != key:
+            sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
+            scores = np.array([sign * trial.values[0] for trial in done])
+            deviations = np.array([float(trial.user_attrs.get("estimate_sd", 0.0)) for trial in done])
+            rows = chosen(scores)
+            x_ND = np.array([cube.encode(done[row].params) for row in rows])
+            y_N, sd_N = standardised(scores[rows], deviations[rows])
+            starts = 3 if len(rows) <= 100 else 1
+            self._fitted = (*key, GaussianProcess.fit(x_ND, y_N, sd_N**2, cube.groups_D, starts=starts))
+        return self._fitted[2]
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self._sobol.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        self._sobol.before_trial(study, trial)
+
+
+def chosen(scores_N: Floats) -> NDArray[np.intp]:
+    """Return the rows that enter the fit: all, or the better half of the limit and the latest others."""
+    if len(scores_N) <= POINTS:
+        return np.arange(len(scores_N))
+    best = np.argsort(-scores_N, kind="stable")[: POINTS // 2]
+    latest = [row for row in range(len(scores_N) - 1, -1, -1) if row not in set(best.tolist())]
+    return np.sort(np.concatenate([best, latest[: POINTS - len(best)]]))
+
+
+def standardised(scores_N: Floats, sd_N: Floats) -> tuple[Floats, Floats]:
+    """Return scores and deviations in units in which the scores have mean 0 and variance 1.
+
+    Very bad scores, as of failed trials, are moved up first: how bad they are does not matter.
+    """
+    median, best = float(np.median(scores_N)), float(np.max(scores_N))
+    if best > median:
+        scores_N = np.maximum(scores_N, median - OUTLIER * (best - median))
+    scale = float(np.std(scores_N)) or 1.0
+    return (scores_N - scores_N.mean()) / scale, sd_N / scale

@@ -1,0 +1,170 @@
+"""Points of a search space as points of the unit cube, for samplers that compute with numbers.
+
+Shapes: N points, D columns, P parameters. A number is one column (its logarithm with `log`); whole numbers
+are in the middle of bins of equal width. A choice has one column for each of its values, 1 for the chosen one
+and 0 for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.distributions import (
+    BaseDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+Floats = NDArray[np.float64]
+FINE = 100  # whole numbers with more values than this are moved like floats
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One parameter and its columns."""
+
+    name: str
+    distribution: BaseDistribution
+    start: int
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        return tuple(getattr(self.distribution, "choices", ()))
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.start, self.start + max(1, len(self.choices)))
+
+    @property
+    def levels(self) -> int | None:
+        """How many values there are; None for a float without a step."""
+        if self.choices:
+            return len(self.choices)
+        assert isinstance(self.distribution, FloatDistribution | IntDistribution)
+        if self.distribution.step is None:
+            return None
+        return round((self.distribution.high - self.distribution.low) / self.distribution.step) + 1
+
+    def _limits(self) -> tuple[float, float]:
+        """Return the values (or logarithms) at 0 and 1; half a bin outside the bounds for stepped ones."""
+        assert isinstance(self.distribution, FloatDistribution | IntDistribution)
+        half = 0.5 * (self.distribution.step or 0.0)
+        low, high = self.distribution.low - half, self.distribution.high + half
+        return (float(np.log(low)), float(np.log(high))) if self.distribution.log else (low, high)
+
+    def encode(self, value: Any) -> Floats:
+        """Return the columns of a value."""
+        if self.choices:
+            return np.array([float(_same(choice, value)) for choice in self.choices])
+        low, high = self._limits()
+        if high == low:
+            return np.array([0.5])
+        number = np.log(value) if getattr(self.distribution, "log", False) else value
+        return np.clip([(number - low) / (high - low)], 0.0, 1.0)
+
+    def decode(self, block_D: Floats) -> Any:
+        """Return the value that is nearest to these columns."""
+        if self.choices:
+            return self.choices[int(np.argmax(block_D))]
+        value = float(self._numbers(block_D)[0])
+        return round(value) if isinstance(self.distribution, IntDistribution) else value
+
+    def snap(self, block_ND: Floats) -> Floats:
+        """Move the columns of N points to those of values that exist."""
+        if self.choices:
+            return np.eye(len(self.choices))[np.argmax(block_ND, axis=1)]
+        if self.levels is None:
+            return np.clip(block_ND, 0.0, 1.0)
+        low, high = self._limits()
+        numbers = self._numbers(block_ND)
+        return ((np.log(numbers) if getattr(self.distribution, "log", False) else numbers) - low) / (
+            high - low
+        )
+
+    def spread(self, uniform_N: Floats) -> Floats:
+        """Return the columns of values that are uniform where the numbers are."""
+        if not self.choices:
+            return self.snap(uniform_N[:, None])
+        index = np.minimum((uniform_N * len(self.choices)).astype(int), len(self.choices) - 1)
+        return np.eye(len(self.choices))[index]
+
+    def _numbers(self, block: Floats) -> Floats:
+        low, high = self._limits()
+        assert isinstance(self.distribution, FloatDistribution | IntDistribution)
+        numbers = low + np.clip(block, 0.0, 1.0) * (high - low)
+        numbers = np.exp(numbers) if self.distribution.log else numbers
+        if step := self.distribution.step:
+            numbers = self.distribution.low + step * np.round((numbers - self.distribution.low) / step)
+        return np.clip(numbers, self.distribution.low, self.distribution.high)
+
+
+class UnitCube:
+    """All parameters of a space. `groups_D` is the parameter of each column."""
+
+    def __init__(self, space: Mapping[str, BaseDistribution]) -> None:
+        self.axes: list[Axis] = []
+        for name, distribution in space.items():
+            start = self.axes[-1].columns.stop if self.axes else 0
+            self.axes.append(Axis(name, distribution, start))
+        self.dimension = self.axes[-1].columns.stop if self.axes else 0
+        self.groups_D = np.repeat(
+            np.arange(len(self.axes)), [axis.columns.stop - axis.start for axis in self.axes]
+        )
+        self.smooth_D = np.array([self._smooth(self.axes[group]) for group in self.groups_D], dtype=bool)
+
+    @staticmethod
+    def _smooth(axis: Axis) -> bool:
+        return not axis.choices and (axis.levels is None or axis.levels > FINE)
+
+    @property
+    def finite(self) -> bool:
+        return all(axis.levels is not None for axis in self.axes)
+
+    def encode(self, values: Mapping[str, Any]) -> Floats:
+        """Return the point of these values; a parameter that does not apply lies in the middle."""
+        point_D = np.full(self.dimension, 0.5)
+        for axis in self.axes:
+            if axis.name in values:
+                point_D[axis.columns] = axis.encode(values[axis.name])
+            elif axis.choices:
+                point_D[axis.columns] = 1.0 / len(axis.choices)
+        return point_D
+
+    def decode(self, point_D: Floats) -> dict[str, Any]:
+        return {axis.name: axis.decode(point_D[axis.columns]) for axis in self.axes}
+
+    def snap(self, points_ND: Floats) -> Floats:
+        """Return the nearest points that exist."""
+        return np.concatenate([axis.snap(points_ND[:, axis.columns]) for axis in self.axes], axis=1)
+
+    def spread(self, uniform_NP: Floats) -> Floats:
+        """Return the points of N rows of uniform numbers, one for each parameter."""
+        return np.concatenate([axis.spread(uniform_NP[:, i]) for i, axis in enumerate(self.axes)], axis=1)
+
+    def neighbours(self, point_D: Floats) -> Iterator[Floats]:
+        """Yield the points that differ in one parameter: another choice, or a whole number beside it."""
+        for axis in self.axes:
+            if axis.levels is None or self._smooth(axis):
+                continue
+            for other in self._others(axis, point_D[axis.columns]):
+                neighbour_D = point_D.copy()
+                neighbour_D[axis.columns] = other
+                yield neighbour_D
+
+    @staticmethod
+    def _others(axis: Axis, block_D: Floats) -> list[Floats]:
+        if axis.choices:
+            return [row for row in np.eye(len(axis.choices)) if not np.array_equal(row, block_D)]
+        assert isinstance(axis.distribution, FloatDistribution | IntDistribution)
+        value, step = axis.decode(block_D), axis.distribution.step or 1
+        beside = [value + shift * step for shift in (-2, -1, 1, 2)]
+        return [axis.encode(v) for v in beside if axis.distribution.low <= v <= axis.distribution.high]
+
+
+def _same(choice: Any, value: Any) -> bool:
+    """Compare choices; true and 1 are different ones."""
+    return type(choice) is type(value) and bool(choice == value)
