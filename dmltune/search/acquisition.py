@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 UNIFORM = 1024  # candidates everywhere,
 AROUND = 512  # and around the best points
 STARTS = 5  # of the local maximisation
+NEAR = 1e-3  # points as near as this in every column are the same one
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -75,23 +76,27 @@ def maximise(
     known_ND: Floats,
     rng: np.random.Generator,
 ) -> Floats:
-    """Return the point with the largest log EI that is none of the known ones of a finite space."""
+    """Return the point with the largest log EI that is not (almost) one of the known ones."""
     points_MD = candidates(cube, good_KD, rng)
-    points_MD = points_MD[is_new(points_MD, known_ND)] if cube.finite else points_MD
+    points_MD = points_MD[is_new(points_MD, known_ND, cube)]
     if not len(points_MD):
         return cube.spread(rng.random((1, len(cube.axes))))[0]
     value_M = log_expected_improvement(process, points_MD, best)
     order = np.argsort(-value_M, kind="stable")[:STARTS]
-    if not cube.smooth_D.any():
-        return points_MD[order[0]]
-    ends = [_climb(process, best, cube, points_MD[index]) for index in order]
+    ends = [(float(value_M[order[0]]), points_MD[order[0]])]
+    if cube.smooth_D.any():
+        climbed = [_climb(process, best, cube, points_MD[index]) for index in order]
+        ends += [end for end in climbed if is_new(end[1][None], known_ND, cube)[0]]
     return max(ends, key=lambda end: end[0])[1]
 
 
-def is_new(points_MD: Floats, known_ND: Floats) -> NDArray[np.bool_]:
-    """Return which of M points differ from all known ones."""
-    known = {tuple(row) for row in np.round(known_ND, 9)}
-    return np.array([tuple(row) not in known for row in np.round(points_MD, 9)], dtype=bool)
+def is_new(points_MD: Floats, known_ND: Floats, cube: UnitCube) -> NDArray[np.bool_]:
+    """Return which of M points differ from all known ones, by more than `NEAR` where the space is smooth."""
+    limit_D = np.where(cube.smooth_D, NEAR, 1e-9)
+    new_M = np.ones(len(points_MD), dtype=bool)
+    for known_D in known_ND:
+        new_M &= (np.abs(points_MD - known_D) > limit_D).any(axis=1)
+    return new_M
 
 
 def _climb(process: GaussianProcess, best: float, cube: UnitCube, start_D: Floats) -> tuple[float, Floats]:
