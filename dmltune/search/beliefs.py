@@ -53,13 +53,16 @@ class Beliefs:
     """The joint posterior of the candidates' means μ at the points of the grid that carry weight.
 
     μ_i = base_i + load_i·ψ + N(0, own_i). Plain candidates share a kind: the same load and own variance.
+    The lower half (outsiders) has a flat prior, unless it is as the best half lets expect: see `_alike`.
     """
 
     candidates: list[int]
     weights: Floats  # (G,)
     noise: Floats  # (G,) σ
-    means: Floats  # (G, n) posterior means of μ_i
-    kind: NDArray[np.int64]  # (n,) column of `load` and `own`
+    means: Floats  # (G, n + outside) posterior means of μ_i, and those that outsiders have as insiders
+    kind: NDArray[np.int64]  # (n + outside,) column of `load` and `own`
+    outside: NDArray[np.int64]  # (outside,) indices of the outsiders
+    alike: Floats  # (G, outside) probability that they are insiders
     load: Floats  # (G, kinds, q)
     own: Floats  # (G, kinds) variances given ψ
     psi: Floats  # (G, q) the posterior mean of ψ
@@ -69,12 +72,12 @@ class Beliefs:
     @property
     def expected(self) -> Floats:
         """The posterior means (n,)."""
-        return np.asarray(self.weights @ self.means)
+        return np.asarray(self.weights @ self.means[:, : len(self.candidates)])
 
     @property
     def own_variances(self) -> Floats:
         """What repetitions of a candidate could remove from the variance of its mean (n,)."""
-        return np.asarray((self.weights @ self.own)[self.kind])
+        return np.asarray((self.weights @ self.own)[self.kind[: len(self.candidates)]])
 
     def mean_of(self, index: int) -> Mixture:
         """Return the mean of a candidate over all seeds, in the most frequent fold."""
@@ -94,8 +97,11 @@ class Beliefs:
     def not_below(self, other: int) -> Floats:
         """Return P(μ_i ≥ μ_other) for all i (n,); that of `other` itself is 1."""
         deviations = np.sqrt(self._difference_variances(other))
-        z = (self.means - self.means[:, [other]]) / deviations[:, self.kind]
-        chances = np.asarray(self.weights @ ndtr(z))
+        chances_GN = ndtr((self.means - self.means[:, [other]]) / deviations[:, self.kind])
+        n = len(self.candidates)
+        as_insiders = chances_GN[:, n:]
+        chances_GN[:, self.outside] += self.alike * (as_insiders - chances_GN[:, self.outside])
+        chances = np.asarray(self.weights @ chances_GN[:, :n])
         chances[other] = 1.0
         return chances
 
@@ -146,7 +152,9 @@ def _grid(sigmas: Floats, ratios: Floats, has_seeds: bool) -> tuple[Floats, Floa
     """Return points (σ, τ, s), evenly spaced in the logarithms, and the log of their prior."""
     shared, chances = (_SEED_RATIOS, _SEED_CHANCES) if has_seeds else (_SEED_RATIOS[:1], _SEED_CHANCES[:1])
     sigma, ratio, share = (axis.ravel() for axis in np.meshgrid(sigmas, ratios, shared, indexing="ij"))
-    prior = np.log(ratio / (1 + ratio) ** 2) + np.tile(np.log(chances), len(sigmas) * len(ratios))
+    prior = np.log(ratio / (1 + ratio) ** 2 + 0.1 / (1 + ratio**4)) + np.tile(
+        np.log(chances), len(sigmas) * len(ratios)
+    )
     return np.stack([sigma, sigma * ratio, sigma * share], axis=1), prior
 
 
@@ -159,27 +167,45 @@ def _around(values: Floats, axis: Floats, number: int = 11) -> Floats:
 
 
 def _posterior(population: Population, grid: Floats, weights: Floats, solution: Solution) -> Beliefs:
-    design, n = population.design, len(population.design.candidates)
-    (sigma2, tau2, _), own = (grid**2).T[:, :, None], population.own
-    # Kinds: the candidates with a term of their own, then plain ones inside and outside.
-    counts = np.concatenate([population.counts[own], [1, 1]])
-    inside = np.concatenate([population.inside[own], [True, False]])
-    effects = np.vstack([population.effects[own], np.zeros((2, design.columns.shape[1]))])
-    kind = np.where(population.inside, len(own), len(own) + 1)
+    design, own = population.design, population.own
+    (sigma2, tau2, _) = (grid**2).T[:, :, None]
+    outside = np.flatnonzero(design.is_candidate & ~population.inside)
+    # Kinds: candidates with a term of their own, these as insiders, then plain ones outside and inside.
+    counts = np.concatenate([np.tile(population.counts[own], 2), [1, 1]])
+    inside = np.concatenate([population.inside[own], np.ones(len(own), dtype=bool), [False, True]])
+    effects = np.vstack([population.effects[own]] * 2 + [np.zeros((2, design.columns.shape[1]))])
+    kind = np.where(population.inside, 2 * len(own) + 1, 2 * len(own))
     kind[own] = np.arange(len(own))
+    as_insider = np.where(population.plain, 2 * len(own) + 1, kind + len(own))[outside]
+    kind, member = np.append(kind, as_insider), np.append(np.arange(len(kind)), outside)
     trust = np.where(inside, counts * tau2 / (counts * tau2 + sigma2), 1.0)  # (G, kinds)
     load = np.concatenate([(1 - trust)[:, :, None], -trust[:, :, None] * effects], axis=2)
     shared = np.einsum("gkq,gq->gk", load, solution.psi)
-    means = trust[:, kind] * population.means + shared[:, kind] + population.offset
+    means = trust[:, kind] * population.means[member] + shared[:, kind] + population.offset
     return Beliefs(
         candidates=design.candidates,
         weights=weights,
         noise=grid[:, 0],
-        means=means.reshape(len(grid), n),
-        kind=kind.astype(np.int64),
+        means=means,
+        kind=kind,
+        outside=outside,
+        alike=_alike(population, grid, solution, outside),
         load=load,
         own=sigma2 * trust / counts,
         psi=solution.psi,
         covariance=solution.covariance,
         shift=None if design.shift is None else 1 + design.shift,
     )
+
+
+def _alike(population: Population, grid: Floats, solution: Solution, outside: NDArray[np.int64]) -> Floats:
+    """Return the probability that outsiders are of the population of the best half (G, outside).
+
+    = number of configurations at or below y_i that N(m, τ² + σ²) lets expect / number that is there, at most 1
+    """
+    means = population.means[outside]
+    rank = np.searchsorted(np.sort(means), means, side="right")
+    variance = (grid[:, [1]] ** 2) + grid[:, [0]] ** 2
+    total = int(population.design.is_candidate.sum())
+    expected = total * ndtr((means - solution.psi[:, [0]]) / np.sqrt(variance))
+    return np.asarray(np.minimum(1.0, expected / rank))
