@@ -14,7 +14,7 @@ from dmltune.search import expected_gain
 from dmltune.search.budget import Plan
 from dmltune.search.earlier import STARTS, EarlierPoint
 from dmltune.search.engine_trial import Decision, EngineState, EngineTrial, TrialRole
-from dmltune.search.observations import noise_of, observed
+from dmltune.search.observations import Observations, noise_of
 from dmltune.search.replication import Again, Replication
 from dmltune.search.sampling import Proposal, Proposer
 from dmltune.search.schedulers import Rule
@@ -59,6 +59,7 @@ class Engine:
     def __post_init__(self) -> None:
         self.trials: dict[int, EngineTrial] = {}
         self._replication = Replication(self.plan)
+        self._observations = Observations(self.proposer.space)
         self._space_is_used_up = False
 
     # ---- what happened
@@ -166,7 +167,7 @@ class Engine:
         tried = [trial.values for trial in trials if trial.is_point]
         proposal = self._first_of_earlier(tried)
         if proposal is None:
-            told = observed(self.proposer.space, trials, self.earlier)
+            told = self._observations.of(trials, self.earlier)
             proposal = self.proposer.propose(told, self.attributes, tried)
         if proposal is None:
             self._space_is_used_up = True

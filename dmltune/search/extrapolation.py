@@ -91,7 +91,8 @@ def _extrapolated(
         return {}
     known = [t for t in trials if t.state != "failed" and t.steps and t.steps[-1] > 0][-TRIALS:]
     stages = _stages(known, unfinished)
-    scores_TS = np.array([_by_stage(trial, stages) for trial in known])
+    steps = stages.tolist()
+    scores_TS = np.array([_by_stage(trial, steps) for trial in known])
     lines = [_line(scores_TS[:, k], scores_TS[:, k + 1]) for k in range(len(stages) - 1)]
     positions = np.array([max(0, np.searchsorted(stages, t.steps[-1], side="right") - 1) for t in unfinished])
     mean = np.array([_finite_best(trial) for trial in unfinished], dtype=float)
@@ -150,20 +151,23 @@ def _stages(known: Sequence[EngineTrial], unfinished: Sequence[EngineTrial]) -> 
     return np.array(steps, dtype=float)
 
 
-def _by_stage(trial: EngineTrial, stages: Floats) -> list[float]:
+def _by_stage(trial: EngineTrial, stages: Sequence[float]) -> list[float]:
     """Return the best score up to each stage: NaN before the first score and after the end of a trial.
 
     A complete trial keeps its score in the stages that it did not need.
     """
-    row: list[float] = []
+    row = [math.nan] * len(stages)
+    end = math.inf if trial.state == "complete" else trial.steps[-1]
     best, position = -math.inf, 0
-    for stage in stages:
+    for index, stage in enumerate(stages):
+        if stage > end:
+            break
         while position < len(trial.steps) and trial.steps[position] <= stage:
             if math.isfinite(trial.scores[position]):
                 best = max(best, trial.scores[position])
             position += 1
-        over = trial.steps[-1] < stage and trial.state != "complete"
-        row.append(math.nan if over or best == -math.inf else best)
+        if best > -math.inf:
+            row[index] = best
     return row
 
 

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmltune.experiment.space.search_space import SearchSpace
@@ -24,47 +25,65 @@ UNKNOWN_NOISE = 0.1  # of the spread of the complete scores, as long as nothing 
 
 def noise_of(trials: Iterable[EngineTrial]) -> float | None:
     """Return the pooled standard deviation of repeated configurations; None when none was repeated."""
+    trials = list(trials)
+    repeated = {trial.repeats for trial in trials if trial.repeats is not None}
+    if not repeated:
+        return None
     groups: dict[int, list[float]] = {}
     for trial in trials:
-        if trial.score is not None:
+        if trial.configuration in repeated and trial.score is not None:
             groups.setdefault(trial.configuration, []).append(trial.score)
     squares = sum(statistics.variance(g) * (len(g) - 1) for g in groups.values() if len(g) > 1)
     freedom = sum(len(group) - 1 for group in groups.values())
     return math.sqrt(squares / freedom) if freedom else None
 
 
-def observed(
-    space: SearchSpace, trials: Sequence[EngineTrial], earlier: Sequence[EarlierPoint] = ()
-) -> list[FrozenTrial]:
-    """Return the points as Optuna's trials; a higher value is better, and `estimate_sd` is its error."""
-    points = [trial for trial in trials if trial.is_point]
-    noise = noise_of(trials)
-    if noise is None:
-        scores = [trial.score for trial in points if trial.score is not None]
-        noise = UNKNOWN_NOISE * statistics.stdev(scores) if len(scores) > 1 else 0.0
-    considered = _considered(points)
-    estimates = final_estimates(considered, noise)
-    repeated = _means_of_repeated(trials)
-    for number, (mean, count) in repeated.items():
-        if number in estimates:
-            estimates[number] = Estimate(mean, noise / math.sqrt(count))
-    own = [_frozen(space, trial, estimates.get(trial.number)) for trial in considered]
-    if not earlier:
-        return own
-    known = [estimates[trial.number].mean for trial in considered if trial.number in estimates]
-    told = [
-        _frozen(space, EngineTrial(-1, "search", point.values, state="complete"), Estimate(score, error))
-        for point, score, error in moved(earlier, known)
-    ]
-    return [*told, *own]
+class Observations:
+    """Optuna's form of the trials of one space. The points, which never change, are made once."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._space = space
+        self._points: dict[int, FrozenTrial] = {}
+
+    def of(self, trials: Sequence[EngineTrial], earlier: Sequence[EarlierPoint] = ()) -> list[FrozenTrial]:
+        """Return the points; a higher value is better, and `estimate_sd` is its error."""
+        considered = _considered([trial for trial in trials if trial.is_point])
+        noise = noise_of(trials)
+        if noise is None:
+            scores = [trial.score for trial in considered if trial.score is not None]
+            noise = UNKNOWN_NOISE * float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
+        estimates = final_estimates(considered, noise)
+        for number, (mean, count) in _means_of_repeated(trials).items():
+            if number in estimates:
+                estimates[number] = Estimate(mean, noise / math.sqrt(count))
+        told = [self._told(trial, estimates.get(trial.number)) for trial in considered]
+        if earlier:
+            known = [estimates[trial.number].mean for trial in considered if trial.number in estimates]
+            told = [*self._told_earlier(earlier, known), *told]
+        for place, each in enumerate(told):
+            each.number = each._trial_id = place
+        return told
+
+    def _told(self, trial: EngineTrial, estimate: Estimate | None) -> FrozenTrial:
+        if trial.number not in self._points:
+            self._points[trial.number] = _point(self._space, trial)
+        return _with_value(self._points[trial.number], estimate, trial.state == "running")
+
+    def _told_earlier(self, earlier: Sequence[EarlierPoint], known: Sequence[float]) -> list[FrozenTrial]:
+        return [
+            _with_value(_point(self._space, EngineTrial(-1, "search", point.values)), Estimate(score, error))
+            for point, score, error in moved(earlier, known)
+        ]
 
 
 def _considered(points: list[EngineTrial]) -> list[EngineTrial]:
+    """Return the points of which the sampler learns, in their order."""
     if len(points) <= MOST:
         return points
-    best = sorted(points, key=lambda trial: -math.inf if trial.best is None else trial.best, reverse=True)
-    chosen = {trial.number for trial in (*best[: MOST // 2], *points[-MOST // 2 :])}
-    return [trial for trial in points if trial.number in chosen]
+    older, latest = points[: -MOST // 2], points[-MOST // 2 :]
+    best = np.array([max(trial.scores, default=-math.inf) for trial in older])
+    order = np.argsort(-best, kind="stable")[: MOST - len(latest)]
+    return [*(older[index] for index in np.sort(order)), *latest]
 
 
 def _means_of_repeated(trials: Sequence[EngineTrial]) -> dict[int, tuple[float, int]]:
@@ -73,9 +92,9 @@ def _means_of_repeated(trials: Sequence[EngineTrial]) -> dict[int, tuple[float, 
     A score counts as its difference to the mean of its seed and fold, so that a configuration is not better
     for having been repeated on an easier fold.
     """
-    complete = [trial for trial in trials if trial.score is not None and trial.role != "baseline"]
-    if all(trial.repeats is None for trial in complete):
+    if all(trial.repeats is None for trial in trials):
         return {}
+    complete = [trial for trial in trials if trial.score is not None and trial.role != "baseline"]
     own: dict[int, dict[tuple[int, int], float]] = {}
     for trial in complete:
         own.setdefault(trial.configuration, {})[trial.block] = trial.score or 0.0
@@ -92,15 +111,23 @@ def _means_of_repeated(trials: Sequence[EngineTrial]) -> dict[int, tuple[float, 
     }
 
 
-def _frozen(space: SearchSpace, trial: EngineTrial, estimate: Estimate | None) -> FrozenTrial:
+def _with_value(point: FrozenTrial, estimate: Estimate | None, running: bool = False) -> FrozenTrial:
+    """Return a copy that carries the estimate; it is complete unless the trial runs."""
+    told: FrozenTrial = object.__new__(FrozenTrial)  # copy.copy takes ten times as long
+    told.__dict__.update(point.__dict__)
+    if estimate is not None:
+        told.user_attrs = {"estimate": estimate.mean, "estimate_sd": estimate.sd}
+        if not running:
+            told.state, told.value = TrialState.COMPLETE, estimate.mean
+    return told
+
+
+def _point(space: SearchSpace, trial: EngineTrial) -> FrozenTrial:
+    """Return the point as a running trial, without a value."""
     ranges = [each for each in space.applicable(trial.values) if each.name in trial.values]
-    running = trial.state == "running" or estimate is None
-    told = {} if estimate is None else {"estimate": estimate.mean, "estimate_sd": estimate.sd}
     return create_trial(
-        state=TrialState.RUNNING if running else TrialState.COMPLETE,
-        value=None if running or estimate is None else estimate.mean,
+        state=TrialState.RUNNING,
         params={each.label: trial.values[each.name] for each in ranges},
         distributions={each.label: distribution(each) for each in ranges},
-        user_attrs=told,
         system_attrs=dict(trial.attributes),
     )

@@ -12,6 +12,7 @@ space's own settings for it; of the others the sampler proposes the rest.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler, RandomSampler
+from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmltune.errors import UserError
@@ -108,8 +110,7 @@ class Proposer:
         draws = 100 * ASKS if choice else DRAWS
         samplers = ((self._make_sampler(seed), ASKS), (RandomSampler(seed=seed + 1), draws))
         for sampler, times in samplers:
-            study = optuna.create_study(direction=self._direction, sampler=sampler)
-            study.add_trials(trials)
+            study = optuna.create_study(storage=_Trials(trials), direction=self._direction, sampler=sampler)
             for key, value in study_attributes.items():
                 study._storage.set_study_system_attr(study._study_id, key, value)
             for _ in range(times):
@@ -129,6 +130,27 @@ class Proposer:
         for parameter in self.space.applicable(values):
             values[parameter.name] = trial._suggest(parameter.label, distribution(parameter))
         return values
+
+
+class _Trials(InMemoryStorage):
+    """A storage whose first study holds these trials. They are shared, because storages never change one."""
+
+    def __init__(self, trials: Sequence[FrozenTrial]) -> None:
+        super().__init__()
+        self._given = trials
+
+    def create_new_study(self, directions: Any, study_name: str | None = None) -> int:
+        study = super().create_new_study(directions, study_name)
+        for number, trial in enumerate(self._given):
+            own = trial
+            if (trial.number, trial._trial_id) != (number, number):
+                own = copy.copy(trial)
+                own.number = own._trial_id = number
+            self._studies[study].trials.append(own)
+            self._trial_id_to_study_id_and_number[number] = (study, number)
+            self._update_cache(number, study)
+        self._max_trial_id = len(self._given) - 1
+        return study
 
 
 def values_of(trial: FrozenTrial) -> dict[str, Any]:
