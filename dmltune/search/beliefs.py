@@ -201,7 +201,7 @@ def _posterior(population: Population, grid: Floats, weights: Floats, solution: 
 def _alike(population: Population, grid: Floats, solution: Solution, outside: NDArray[np.int64]) -> Floats:
     """Return the probability that outsiders are of the population of the best half (G, outside).
 
-    = number of configurations at or below y_i that N(m, τ² + σ²) lets expect / number that is there, at most 1
+    = expected number of configurations at or below y_i under N(m, τ² + σ²) / their number, at most 1
     """
     means = population.means[outside]
     rank = np.searchsorted(np.sort(means), means, side="right")

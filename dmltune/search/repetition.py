@@ -36,12 +36,13 @@ def next_repetition(
     noise: float | None = None,
     pending: Collection[tuple[int, Block]] = (),
 ) -> Repetition | None:
-    """Return the next repetition, or None when none can change the result.
+    """Return the next repetition; None when none can change the result or a new candidate gains more.
 
     Until the noise of good configurations is known, the leader is repeated. Then the repetition with the
-    highest value is next (`repetition_values`). The baseline is repeated as often as the leader while the sign
-    of the lead is not sure. `noise` is the standard deviation of a score when it is known from elsewhere. `pending` are the
-    candidates and blocks of repetitions under way, which are counted as if they had confirmed what is known.
+    highest value is next (`repetition_values`). The baseline is repeated as often as the leader while the
+    sign of the lead is not sure. `noise` is the standard deviation of a score if it is known from elsewhere.
+    `pending` are the candidates and blocks of repetitions under way, which are counted as if they had
+    confirmed what is known.
     """
     if spare < 1 or not table.candidates:
         return None
@@ -78,7 +79,10 @@ def _choose(table: ScoreTable, belief: Beliefs, spare: int, awaited: Counter[int
     if best_is_sure:
         return None
     waiting = np.array([awaited[c] for c in belief.candidates[:number]])
-    return belief.candidates[int(np.argmax(repetition_values(belief, number, spare, waiting)))]
+    values = repetition_values(belief, number, spare, waiting)
+    if table.count(leader) > 1 and values.max() < value_of_a_new_candidate(belief.expected[:number]):
+        return None
+    return belief.candidates[int(np.argmax(values))]
 
 
 def repetition_values(belief: Beliefs, number: int, spare: int, waiting: Floats | None = None) -> Floats:
@@ -105,10 +109,28 @@ def repetition_values(belief: Beliefs, number: int, spare: int, waiting: Floats 
     gains = []
     for k in (k for k in (1, 2, 3, 5, 8, 13) if k <= spare):
         change = own[considered] / np.sqrt(own[considered] + noise2 / k)
-        z = distance / change
-        gains.append((change * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - distance * ndtr(-z)) / k)
+        gains.append(_gain(distance, change) / k)
     values[considered] = np.max(gains, axis=0)
     return values
+
+
+def value_of_a_new_candidate(means: Floats) -> float:
+    """Return the expected gain of the best mean from one more candidate drawn like the others.
+
+    Under an exponential upper tail i·(y_(i) − y_(i+1)) ~ Exp(β) for the i-th best, and the gain is β/(n + 1).
+    The median of the first five makes β robust against a gap between good and bad candidates.
+    """
+    best_first = np.sort(means)[::-1][:6]
+    if len(best_first) < 3:
+        return 0.0
+    spacings = np.arange(1, len(best_first)) * -np.diff(best_first)
+    return float(np.median(spacings) / np.log(2) / (len(means) + 1))
+
+
+def _gain(distance: Floats, change: Floats) -> Floats:
+    """Return E[max(0, X)] of X ~ N(−distance, change²)."""
+    z = distance / change
+    return np.asarray(change * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - distance * ndtr(-z))
 
 
 def next_block(table: ScoreTable, candidate: int, pending: Collection[tuple[int, Block]] = ()) -> Block:
