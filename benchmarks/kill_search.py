@@ -98,7 +98,8 @@ def main() -> int:
         undisturbed, killed = Path(folder, "undisturbed"), Path(folder, "killed")
         started = time.monotonic()
         killed_search(undisturbed, args.trials, 0, tuple(args.between), args.seed)
-        print(f"undisturbed: {time.monotonic() - started:.0f} s, {paused_in(undisturbed)} trials were paused")
+        seconds = time.monotonic() - started
+        print(f"undisturbed: {seconds:.0f} s, {paused_in(undisturbed)} trials were paused")
         kills = killed_search(killed, args.trials, args.kills, tuple(args.between), args.seed)
         expected, found = trials_of(undisturbed), trials_of(killed)
         time.sleep(5)
