@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
 
 import pytest
+from support.disk import never_wait_for_the_disk
+from support.fork_server import ADDRESS, serving
 from xdist.scheduler import LoadScopeScheduling
 
 for variable, value in {
@@ -26,6 +29,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
 
 
+never_wait_for_the_disk()
+
 TESTS = Path(__file__).parent
 WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     ("search/test_kills.py", "train/test_worker_pool.py"),
@@ -40,6 +45,14 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
 )
 LONG = "test_every_space.py"  # begins right after the lanes, so that no process works on it alone at the end
 CORPUS = "malformed/test_malformed.py"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the server of commands; the processes of pytest-xdist inherit its address."""
+    if ADDRESS not in os.environ:
+        running = contextlib.ExitStack()
+        running.enter_context(serving())
+        config.add_cleanup(running.close)
 
 
 class Lanes(LoadScopeScheduling):

@@ -99,8 +99,8 @@ FILES = {
 }
 SPACE = """
 extends: glyphs
-data: {classes: 40}
-batch: {size: 32}
+data: {classes: 40, size: 16}
+batch: {size: 16}
 max_steps: 4
 validate_every: 2
 loss: {name: squared_gap, margin: 0.4}

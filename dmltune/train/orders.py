@@ -1,15 +1,19 @@
-"""What travels between a trial and the workers that train it: plain, numbered, idempotent."""
+"""What travels between a trial and the workers that train it: plain, numbered, idempotent.
+
+The broker and Tune's actors import this file. They compute nothing, so it loads neither torch nor YAML.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dmltune.core.run import Progress
-from dmltune.experiment import Experiment
-from dmltune.ledger import LedgerEntry
-from dmltune.resources import Locations
+if TYPE_CHECKING:
+    from dmltune.core.run import Progress
+    from dmltune.experiment import Experiment
+    from dmltune.ledger import LedgerEntry
+    from dmltune.resources import Locations
 
 LAST = 1_000_000  # the number of a report after which nothing comes
 

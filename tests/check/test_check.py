@@ -12,7 +12,7 @@ import mlflow
 import numpy as np
 import pytest
 import torch
-from support.driving import Place, kill
+from support.driving import SMALL, Place, kill
 
 from dmltune.cli import main
 from dmltune.core.analysis import distance_histograms
@@ -21,14 +21,14 @@ from dmltune.ledger import FILE, Ledger
 from dmltune.store import Store
 from dmltune.train.measurement import read_measurement
 
-TINY = ("data.classes=40", "batch.size=32", "scheduler=none", "max_steps=8", "validate_every=4")
+TINY = (*SMALL, "max_steps=8", "validate_every=4")
 SEEDS = ((1000, 1001), (2000, 2001))  # of the two folds
 KEYS = ("winner", "reference", "baseline")
 
 
 @pytest.fixture(scope="module")
 def search(place: Place) -> dict[str, Any]:
-    found = place.search("birds", *TINY, "--trials", "4")
+    found = place.search("birds", *TINY, "--trials", "4", "--concurrent", "1")
     assert not (place.store / FILE).exists()  # a search opens nothing
     return found
 
@@ -58,7 +58,7 @@ def precision_by_loops(emb_ND: torch.Tensor, labels: list[int]) -> tuple[list[fl
 def test_a_check_is_killed_continued_with_more_repeats_and_repeats_nothing(
     place: Place, search: dict[str, Any]
 ) -> None:
-    words = ("check", "birds", "--folds", "2", "-f", "json")
+    words = ("check", "birds", "--folds", "2", "--concurrent", "1", "-f", "json")
     driver = place.start(*words, "--repeats", "1")
     driver.wait_for(lambda: driver.text.count(": done after 8 steps") >= 2, "two models trained")
     kill(driver.process)
@@ -186,7 +186,7 @@ def check_ensemble(row: dict[str, Any], folder: Path, labels: list[int]) -> None
 def test_a_second_check_is_shown_as_such_and_ctrl_c_says_how_to_go_on(
     place: Place, search: dict[str, Any]
 ) -> None:
-    words = ("check", "birds", "--folds", "1", "--repeats", "1", "--name", "second")
+    words = ("check", "birds", "--folds", "1", "--repeats", "1", "--concurrent", "1", "--name", "second")
     driver = place.start(*words, "-f", "json")
     driver.wait_for(lambda: "-fold0-seed1000: step 0/8" in driver.text, "a model under way")
     driver.process.send_signal(signal.SIGINT)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.fork_server import run_command
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,14 +23,6 @@ def dmltune(tmp_path: Path) -> Run:
     environment |= {"COLUMNS": "100"} | {key: os.environ[key] for key in kept if key in os.environ}
 
     def run(*words: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "dmltune", *words],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment,
-            timeout=seconds,
-            check=False,
-        )
+        return run_command(words, tmp_path, environment, seconds)
 
     return run

@@ -25,7 +25,7 @@ from dmltune.tracking import Tracker
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 RAY = str(Path(sys.executable).with_name("ray"))
-QUICK = ["data.classes=150", "batch.size=32", "max_steps=4", "validate_every=2"]
+QUICK = ["data.classes=40", "data.size=16", "batch.size=16", "max_steps=4", "validate_every=2"]
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_the_exit_code_of_a_job_that_fails_is_ours(head: str, dmltune: Run, tmp_
 
 @pytest.mark.timeout(300)
 def test_ctrl_c_leaves_the_job_alone_and_says_how_to_stop_it(head: str, tmp_path: Path) -> None:
-    path = job_file(tmp_path, overrides=[*QUICK[:2], "max_steps=100000"])
+    path = job_file(tmp_path, overrides=[*QUICK[:3], "max_steps=100000"])
     words = ["submit", str(path), "--address", head, "--store", str(tmp_path / "runs")]
     process = subprocess.Popen(
         [sys.executable, "-m", "dmltune", *words],

@@ -78,7 +78,7 @@ def watch_sockets(driver: Driver, listening: set[str], over: threading.Event) ->
             except psutil.Error:
                 continue
             listening |= {c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN}
-        time.sleep(0.3)
+        time.sleep(1)
 
 
 def ray_folders(driver: Driver) -> set[Path]:

@@ -7,8 +7,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,23 +18,30 @@ import optuna
 import psutil
 from optuna.trial import FrozenTrial
 
+from support.fork_server import ForkedProcess
 from support.stores import new_store
 
-SMALL = ("data.classes=150", "batch.size=32", "scheduler=none")
+SMALL = ("data.classes=40", "data.size=16", "batch.size=16", "scheduler=none")
 QUICK = (*SMALL, "max_steps=8", "validate_every=4")
 PATIENCE_S = 240.0  # for one thing to happen on a machine that is busy with other tests
+LOOK_S, POLL_S = 0.5, 0.1  # a list of all processes takes 10 ms
 
 
 @dataclass
 class Driver:
     """A `dmltune` command that runs, and everything it started."""
 
-    process: subprocess.Popen[str]
+    process: ForkedProcess
     log: Path
+    out: Path
     seen: dict[int, psutil.Process] = field(default_factory=dict)
+    looked: float = 0.0
 
-    def look(self) -> None:
+    def look(self, at_most_every: float = 0.0) -> None:
         """Remember all processes of the tree: children of a dead parent are not found later."""
+        if time.monotonic() < self.looked + at_most_every:
+            return
+        self.looked = time.monotonic()
         try:
             tree = psutil.Process(self.process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -46,21 +51,20 @@ class Driver:
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            self.look()
+            self.look(LOOK_S)
             if value := condition():
                 return value
             assert self.process.poll() is None, f"ended before: {what}\n{self.text}"
-            time.sleep(0.1)
+            time.sleep(POLL_S)
         raise AssertionError(f"did not happen in {PATIENCE_S:.0f} s: {what}\n{self.text}")
 
     def finish(self) -> tuple[int, str]:
         """Exit code and standard output."""
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < deadline:
-            self.look()
-            time.sleep(0.1)
-        out, _ = self.process.communicate(timeout=5)
-        return self.process.returncode, out
+            self.look(LOOK_S)
+            time.sleep(POLL_S)
+        return self.process.wait(5), self.out.read_text()
 
     @property
     def text(self) -> str:
@@ -109,23 +113,17 @@ class Place:
             for process in [driver.process, *driver.alive()]:
                 with contextlib.suppress(ProcessLookupError, psutil.Error):
                     process.kill()
-            driver.process.wait(timeout=10)
-            if driver.process.stdout is not None:
-                driver.process.stdout.close()
+            driver.process.wait(10)
 
     @property
     def store(self) -> Path:
         return self.folder / "mlruns"
 
     def start(self, *words: str, **environment: str) -> Driver:
-        log = self.folder / f"log-{time.monotonic_ns()}.txt"
-        with open(log, "w") as errors:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "dmltune", *words],
-                cwd=self.folder, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
-                env=os.environ | environment,
-            )  # fmt: skip
-        self.drivers.append(Driver(process, log))
+        log, out = (self.folder / f"{name}-{time.monotonic_ns()}.txt" for name in ("log", "out"))
+        with open(log, "w") as errors, open(out, "w") as output:
+            process = ForkedProcess(words, self.folder, os.environ | environment, output, errors)
+        self.drivers.append(Driver(process, log, out))
         return self.drivers[-1]
 
     def study(self, name: str) -> list[FrozenTrial]:
@@ -174,6 +172,6 @@ class Place:
         return document
 
 
-def kill(process: psutil.Process | subprocess.Popen[str]) -> None:
+def kill(process: psutil.Process | ForkedProcess) -> None:
     """kill -9."""
     os.kill(process.pid, signal.SIGKILL)

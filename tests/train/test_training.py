@@ -17,7 +17,7 @@ from dmltune.experiment import Experiment, load_experiment
 from dmltune.store import Store
 from dmltune.tracking import Tracker
 
-TINY = ("data.classes=40", "batch.size=32", "validate_every=2")
+TINY = ("data.classes=40", "data.size=16", "batch.size=16", "validate_every=2")
 
 
 def tiny(*overrides: str) -> Experiment:
