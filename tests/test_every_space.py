@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,5 @@ def test_it_trains_from_its_yaml_to_a_model(
     assert (document["finished"], document["step"], document["failure"]) == (True, 2, "")
     assert math.isfinite(document["metrics"]["loss"])
     assert (store / "searches" / space / "trials" / "0000" / "best" / "model.safetensors").is_file()
+    shutil.rmtree(store / "searches" / space)  # the models of all spaces are 7 GB
+    shutil.rmtree(store / "artifacts")

@@ -72,7 +72,19 @@ def test_the_installed_command_lists_every_space_from_the_wheel(installed: Path,
 
 def test_the_installed_command_searches(installed: Path, tmp_path: Path) -> None:
     words = ("data.classes=40", "batch.size=16", "max_steps=4", "validate_every=2", "--trials", "2")
-    done = run(installed, tmp_path, "search", "glyphs-ccp", *words, "--concurrent", "1", "--name", "small", "-f", "json")
+    done = run(
+        installed,
+        tmp_path,
+        "search",
+        "glyphs-ccp",
+        *words,
+        "--concurrent",
+        "1",
+        "--name",
+        "small",
+        "-f",
+        "json",
+    )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["winner"]["state"] == "complete"

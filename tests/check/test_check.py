@@ -12,7 +12,8 @@ import mlflow
 import numpy as np
 import pytest
 import torch
-from support.driving import SMALL, Place, kill
+from support.driving import Place, kill
+from support.finished_search import finished_search
 
 from dmltune.cli import main
 from dmltune.core.analysis import distance_histograms
@@ -21,16 +22,16 @@ from dmltune.ledger import FILE, Ledger
 from dmltune.store import Store
 from dmltune.train.measurement import read_measurement
 
-TINY = (*SMALL, "max_steps=8", "validate_every=4")
 SEEDS = ((1000, 1001), (2000, 2001))  # of the two folds
 KEYS = ("winner", "reference", "baseline")
 
 
 @pytest.fixture(scope="module")
-def search(place: Place) -> dict[str, Any]:
-    found = place.search("birds", *TINY, "--trials", "4", "--concurrent", "1")
+def search(place: Place, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    found = finished_search(tmp_path_factory)
+    found.copy(place.store)
     assert not (place.store / FILE).exists()  # a search opens nothing
-    return found
+    return found.result
 
 
 def artifacts(place: Place, run: Any) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from malformed.case import Case, plan
+from support.finished_search import NAME
 
 LONG = "A" * 100_000
 ESCAPE = "\x1b[31mred\x07"
@@ -34,7 +35,7 @@ NAMED_COMMANDS = {
     "plan": plan(),
     "search": ("search", "glyphs-ccp", "--store", "{store}"),
     "train": ("train", "glyphs-ccp", "--store", "{store}"),
-    "check-plan": ("check", "t", "--dry-run", "--store", "{store}"),
+    "check-plan": ("check", NAME, "--dry-run", "--store", "{store}"),
     "reproduce": ("reproduce", "synthetic", "--store", "{store}"),
 }
 UNKNOWN_NAMES = {name: NAMES[name] for name in NAMES if name not in ("empty", "dash")} | {
@@ -180,7 +181,7 @@ CASES = [
     Case("option/escape", plan("--\x1b[31m"), "no option"),
     Case("option/no-value", plan("--trials"), "--trials"),
     Case("option/isolation", plan("--isolation", "slots"), "--isolation"),
-    Case("option/split", ("evaluate", "t", "--split", "tset", "--store", "{store}"), "--split"),
+    Case("option/split", ("evaluate", NAME, "--split", "tset", "--store", "{store}"), "--split"),
     Case(
         "plan/nothing-to-search", ("search", "glyphs", "--store", "{store}", "--dry-run"), "nothing to search"
     ),

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from support.finished_search import COMMAND
 
 from dmltune.cli import main
 
@@ -28,7 +29,7 @@ CLEARED = ("DMLTUNE_STORE", "DMLTUNE_DATA", "DMLTUNE_OPTUNA_STORAGE", "MLFLOW_TR
 class Case:
     """`{store}`, `{dir}` and the servers `{dead}`, `{fails}`, `{mute}`, `{noise}` are filled in.
 
-    `prepare` gets the case's folder. A `saved` case has a copy of a store with the finished search `t`.
+    `prepare` gets the case's folder. A `saved` case has a copy of a store with the finished search.
     """
 
     name: str
@@ -49,10 +50,7 @@ def plan(*more: str) -> tuple[str, ...]:
 
 def resume(*more: str) -> tuple[str, ...]:
     """The search of the saved store once more. The address is no cluster: Ray is not started."""
-    return (
-        *("search", "glyphs-ccp", *SMALL, "--trials", "2", "--name", "t"),
-        *("--address", "tripwire://x", "--store", "{store}", *more),
-    )
+    return (*COMMAND, "--address", "tripwire://x", "--store", "{store}", *more)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,17 @@
-"""A store with one finished search, made once, and servers that misbehave."""
+"""A copy of a store with one finished search, and servers that misbehave."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import os
-import shutil
 import socket
-import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from malformed.case import SMALL
+from support.finished_search import finished_search
 
 ANSWERS = {
     "fails": b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
@@ -38,31 +34,10 @@ def _imported() -> None:
         importlib.import_module(module)
 
 
-@pytest.fixture(scope="session")
-def finished_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with the finished search `t` of two tiny trials."""
-    store = tmp_path_factory.mktemp("finished") / "runs"
-    command = ["search", "glyphs-ccp", *SMALL, "--trials", "2", "--name", "t", "--store", str(store)]
-    done = subprocess.run(
-        [sys.executable, "-m", "dmltune", *command], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return store
-
-
 @pytest.fixture
-def copy_store(finished_store: Path) -> Callable[[Path], None]:
-    """Copy the store; MLflow's absolute addresses of artifacts are those of the copy then."""
-
-    def copy(target: Path) -> None:
-        shutil.copytree(finished_store, target)
-        old, new = str(finished_store), str(target)
-        with contextlib.closing(sqlite3.connect(target / "mlflow.db")) as database:
-            for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
-                database.execute(f"update {table} set {column} = replace({column}, ?, ?)", (old, new))
-            database.commit()
-
-    return copy
+def copy_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
+    """Copy the store with the finished search."""
+    return lambda target: finished_search(tmp_path_factory).copy(target)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from malformed.case import Case
+from support.finished_search import NAME
 
 SPACE = ("search", "x.yaml", "--store", "{store}", "--dry-run")
 JOB = ("submit", "x.yaml", "--address", "http://127.0.0.1:{dead}", "--store", "{store}")
@@ -170,7 +171,7 @@ CASES = [
     *(
         Case(
             f"pairs/{name}",
-            ("evaluate", "t", "--pairs", "pairs.txt", "--store", "{store}"),
+            ("evaluate", NAME, "--pairs", "pairs.txt", "--store", "{store}"),
             "pairs",
             saved=True,
             prepare=pair_list(content),
@@ -179,12 +180,14 @@ CASES = [
     ),
     Case(
         "pairs/fifo",
-        ("evaluate", "t", "--pairs", "pairs.txt", "--store", "{store}"),
+        ("evaluate", NAME, "--pairs", "pairs.txt", "--store", "{store}"),
         "pairs",
         saved=True,
         prepare=lambda folder: fifo(folder, "pairs.txt"),
     ),
-    Case("pairs/missing", ("evaluate", "t", "--pairs", "nosuch", "--store", "{store}"), "nosuch", saved=True),
+    Case(
+        "pairs/missing", ("evaluate", NAME, "--pairs", "nosuch", "--store", "{store}"), "nosuch", saved=True
+    ),
     *(
         Case(f"store-{command[0]}/{name}", (*command, "--store", path), "store")
         for name, path in STORES.items()

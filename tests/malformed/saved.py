@@ -1,11 +1,11 @@
-"""A store that was damaged or moved: the search `t` is continued, checked, evaluated and shown."""
+"""A store that was damaged or moved: the finished search is continued, checked, evaluated and shown."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from malformed.case import SMALL, Case, resume
+from malformed.case import Case, resume
 from malformed.damage import (
     DATABASE_DAMAGES,
     JSON_DAMAGES,
@@ -24,23 +24,28 @@ from malformed.damage import (
     without,
     write,
 )
+from support.driving import QUICK
+from support.finished_search import NAME
 
-EVALUATE = ("evaluate", "t", "-f", "json", "--store", "{store}")
-CHECK = ("check", "t", "--dry-run", "--store", "{store}")
+EVALUATE = ("evaluate", NAME, "-f", "json", "--store", "{store}")
+CHECK = ("check", NAME, "--dry-run", "--store", "{store}")
 TABLE = ("table", "--store", "{store}")
 UI = ("ui", "--port", "45381", "--store", "{store}")
 OTHER = (
     "search",
     "glyphs-ccp",
-    *("max_steps=5", *SMALL[1:]),
+    *(*QUICK, "max_steps=12"),
     "--trials",
-    "2",
+    "4",
     "--name",
-    "t",
+    NAME,
     "--store",
     "{store}",
 )
-IDENTITY, PLAN = store_file("searches/t/experiment.json"), store_file("searches/t-check/plan.json")
+IDENTITY, PLAN = (
+    store_file(f"searches/{NAME}/experiment.json"),
+    store_file(f"searches/{NAME}-check/plan.json"),
+)
 WEIGHTS = artifact("model/model.safetensors")
 RESULT, EXPERIMENT = artifact("result.json"), artifact("experiment.json")
 
@@ -176,8 +181,8 @@ CASES = [
         for name, make in DATABASE_DAMAGES.items()
         if name != "truncated" or reader in ("evaluate", "table")
     ),
-    case("lock/fifo", resume(), replaced(store_file("searches/t/lock"), "fifo"), "lock"),
-    case("lock/folder", resume(), replaced(store_file("searches/t/lock"), "folder"), "lock"),
+    case("lock/fifo", resume(), replaced(store_file(f"searches/{NAME}/lock"), "fifo"), "lock"),
+    case("lock/folder", resume(), replaced(store_file(f"searches/{NAME}/lock"), "folder"), "lock"),
     case("lock/creating-fifo", EVALUATE, replaced(store_file(".creating"), "fifo"), "creating"),
     case(
         "searches/file",
@@ -190,9 +195,9 @@ CASES = [
     ),
     case(
         "ledger/fifo",
-        ("evaluate", "t", "--split", "test", "--store", "{store}"),
+        ("evaluate", NAME, "--split", "test", "--store", "{store}"),
         replaced(store_file("test_ledger.jsonl"), "fifo"),
         "ledger",
     ),
-    case("moved/check", ("check", "t", "--dry-run", "--store", "{store}-elsewhere"), moved, code=0),
+    case("moved/check", ("check", NAME, "--dry-run", "--store", "{store}-elsewhere"), moved, code=0),
 ]

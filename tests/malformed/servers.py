@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from malformed.case import SMALL, Case, plan
+from support.finished_search import NAME
 
 HOST = "127.0.0.1"
 SECRET = "geheim77"
@@ -96,8 +97,8 @@ SEARCH = (
 )
 READERS = {
     "table": ("table",),
-    "evaluate": ("evaluate", "t"),
-    "check": ("check", "t", "--dry-run"),
+    "evaluate": ("evaluate", NAME),
+    "check": ("check", NAME, "--dry-run"),
     "ui": ("ui",),
 }
 
@@ -161,7 +162,7 @@ CASES = [
     Case("cluster/env", plan(), "Ray", env={"RAY_ADDRESS": f"{HOST}:{{dead}}"}, seconds=12),
     Case(
         "cluster/check",
-        ("check", "t", "--dry-run", "--address", f"{HOST}:{{dead}}", "--store", "{store}"),
+        ("check", NAME, "--dry-run", "--address", f"{HOST}:{{dead}}", "--store", "{store}"),
         "Ray",
         saved=True,
     ),

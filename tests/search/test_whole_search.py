@@ -7,18 +7,15 @@ import ipaddress
 import json
 import math
 import shutil
-import tempfile
-import threading
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import optuna
-import psutil
 import pytest
-from support.driving import QUICK, Driver, Place
+from support.driving import QUICK, Place
+from support.finished_search import COMMAND, NAME, FinishedSearch, finished_search
 
 from dmltune import tags
 from dmltune.cli.evaluate import tables
@@ -35,56 +32,22 @@ from dmltune.search.state import SearchState
 from dmltune.store import Store
 from dmltune.tracking import Tracker
 
-TRIALS = ("--trials", "4")
 
-
-@dataclass
+@dataclass(frozen=True)
 class Finished:
     place: Place
-    result: dict[str, Any]
-    driver: Driver
-    errors: str
-    listening: set[str] = field(default_factory=set)
-    left_over: set[Path] = field(default_factory=set)
+    search: FinishedSearch
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return self.search.result
 
 
 @pytest.fixture(scope="module")
-def finished(place: Place) -> Finished:
-    before = set(Path("/tmp").glob("ray"))
-    scratch = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short: Ray's sockets live in it
-    (home := place.folder / "home").mkdir()
-    command = ("search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole", "-f", "json")
-    driver = place.start(*command, TMPDIR=str(scratch), HOME=str(home))
-    listening: set[str] = set()
-    over = threading.Event()
-    watcher = threading.Thread(target=watch_sockets, args=(driver, listening, over))
-    watcher.start()
-    code, out = driver.finish()
-    over.set()
-    watcher.join()
-    assert code == 0, driver.text
-    time.sleep(1)
-    left = set(scratch.iterdir()) | (ray_folders(driver) - before) | set(home.glob(".ray"))
-    shutil.rmtree(scratch)
-    return Finished(place, json.loads(out), driver, driver.text, listening, left)
-
-
-def watch_sockets(driver: Driver, listening: set[str], over: threading.Event) -> None:
-    while not over.is_set():
-        driver.look()
-        for process in [psutil.Process(driver.process.pid), *driver.alive()]:
-            try:
-                connections = process.net_connections("inet")
-            except psutil.Error:
-                continue
-            listening |= {c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN}
-        time.sleep(1)
-
-
-def ray_folders(driver: Driver) -> set[Path]:
-    """Return what would be left beside the temporary folder of the command. Other tests start Ray too."""
-    own = ("ray", f"dmltune-ray-{driver.process.pid}-*")
-    return {path for pattern in own for path in Path("/tmp").glob(pattern)}
+def finished(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    search = finished_search(tmp_path_factory)
+    search.copy(place.store)
+    return Finished(place, search)
 
 
 def runs_of(place: Place, name: str) -> tuple[Any, list[Any]]:
@@ -113,7 +76,7 @@ def test_trial_0_is_the_reference_and_the_baseline_runs_too(finished: Finished) 
 
 
 def test_winner_baseline_and_untrained_network_are_measured_side_by_side(finished: Finished) -> None:
-    document = compare("whole", split="validation", store=Store.at(finished.place.store))
+    document = compare(NAME, split="validation", store=Store.at(finished.place.store))
     scores = [document["map_at_r"], *(document[name]["map_at_r"] for name in ("baseline", "untrained"))]
     rows = finished.result
     expected = [rows["winner"]["best"], rows["baseline"]["best"], rows["untrained_score"]]
@@ -122,7 +85,7 @@ def test_winner_baseline_and_untrained_network_are_measured_side_by_side(finishe
     stream = io.StringIO()
     Output("table", stream).show(*tables(document))
     shown = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
-    assert "validation classes, % whole baseline untrained raw pixels to baseline" in shown
+    assert "validation classes, % birds baseline untrained raw pixels to baseline" in shown
     first, *others = (f"{100 * score:.1f}" for score in scores)
     lead = f"{100 * (scores[0] - scores[1]):+.1f}"
     row = next(line for line in shown if line.startswith("MAP@R"))
@@ -131,8 +94,8 @@ def test_winner_baseline_and_untrained_network_are_measured_side_by_side(finishe
 
 
 def test_nothing_listens_beyond_loopback(finished: Finished) -> None:
-    assert len(finished.listening) >= 1
-    public = {ip for ip in finished.listening if not is_loopback(ip)}
+    assert len(finished.search.listening) >= 1
+    public = {ip for ip in finished.search.listening if not is_loopback(ip)}
     assert not public
 
 
@@ -143,14 +106,14 @@ def is_loopback(ip: str) -> bool:
 
 
 def test_no_process_and_no_temporary_file_is_left(finished: Finished) -> None:
-    assert len(finished.driver.seen) > 5
-    assert finished.driver.alive() == []
-    assert finished.left_over == set()
+    assert finished.search.processes > 5
+    assert finished.search.alive == []
+    assert finished.search.left_over == []
 
 
 def test_study_and_runs_agree_and_none_is_running(finished: Finished) -> None:
-    parent, children = runs_of(finished.place, "whole")
-    trials = study_of(finished.place, "whole").trials
+    parent, children = runs_of(finished.place, NAME)
+    trials = study_of(finished.place, NAME).trials
     assert len(trials) == len(children) == 4
     for trial, run in zip(trials, children, strict=True):
         assert run.data.tags["dmltune.number"] == f"{trial.number:04d}"
@@ -164,7 +127,7 @@ def test_study_and_runs_agree_and_none_is_running(finished: Finished) -> None:
 
 
 def test_a_run_has_the_tags_of_what_made_it_and_its_curve(finished: Finished) -> None:
-    parent, children = runs_of(finished.place, "whole")
+    parent, children = runs_of(finished.place, NAME)
     assert {"dmltune.seed", "dmltune.data", "version.torch", "version.dmltune"} <= set(parent.data.tags)
     assert parent.data.params["references.name"] == "ccp"
     client = mlflow.MlflowClient(f"sqlite:///{finished.place.store / 'mlflow.db'}")
@@ -176,7 +139,7 @@ def test_a_run_has_the_tags_of_what_made_it_and_its_curve(finished: Finished) ->
 
 
 def test_the_best_models_are_artifacts_and_nothing_else_is_left(finished: Finished) -> None:
-    _, children = runs_of(finished.place, "whole")
+    _, children = runs_of(finished.place, NAME)
     ranked = sorted(children, key=lambda run: -run.data.metrics["best_map_at_r"])
     stored = {run.info.run_id for run in ranked[:3]} | {run.info.run_id for run in children[:2]}
     client = mlflow.MlflowClient(f"sqlite:///{finished.place.store / 'mlflow.db'}")
@@ -184,12 +147,12 @@ def test_the_best_models_are_artifacts_and_nothing_else_is_left(finished: Finish
         files = {Path(f.path).name for f in client.list_artifacts(run.info.run_id, "model")}
         assert bool(files) == (run.info.run_id in stored)
         assert not any(name.endswith((".pt", ".pkl", ".pth")) for name in files)
-    trials = finished.place.store / "searches" / "whole" / "trials"
+    trials = finished.place.store / "searches" / NAME / "trials"
     assert [path for path in trials.rglob("*") if path.is_file()] == []
 
 
 def test_evaluating_the_winner_repeats_its_validation_score(finished: Finished) -> None:
-    code, out, errors = finished.place.run("evaluate", "whole", "-f", "json")
+    code, out, errors = finished.place.run("evaluate", NAME, "-f", "json")
     assert code == 0, errors
     document = json.loads(out)
     assert math.isclose(document["map_at_r"], finished.result["winner"]["best"], abs_tol=1e-5)
@@ -200,38 +163,36 @@ def test_a_resume_of_a_finished_search_changes_no_tag_and_starts_no_ray(
     finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store.at(finished.place.store)
-    parent, _ = runs_of(finished.place, "whole")
+    parent, _ = runs_of(finished.place, NAME)
     Tracker(store).tag(parent.info.run_id, {"git.commit": "older", tags.DRIVER: "elsewhere:1:2"})
-    before, children = runs_of(finished.place, "whole")
+    before, children = runs_of(finished.place, NAME)
 
     def start(*arguments: object) -> None:
         raise AssertionError("nothing is left to do")
 
     monkeypatch.setattr("dmltune.train.ray_session._start", start)
     experiment = load_experiment("glyphs-ccp", QUICK)
-    result = search(experiment, space_name="glyphs-ccp", name="whole", trials=4, store=store)
+    result = search(experiment, space_name="glyphs-ccp", name=NAME, trials=4, store=store)
     rows = json.loads(json.dumps(result.to_dict()))["rows"]
     assert rows == finished.result["rows"]
-    after, children_after = runs_of(finished.place, "whole")
+    after, children_after = runs_of(finished.place, NAME)
     assert after.data.tags == before.data.tags
     assert after.info.end_time == before.info.end_time
     assert [run.data.tags for run in children_after] == [run.data.tags for run in children]
-    code, out, errors = finished.place.run(
-        "search", "glyphs-ccp", *QUICK, *TRIALS, "--name", "whole", "-f", "json"
-    )
+    code, out, errors = finished.place.run(*COMMAND, "-f", "json")
     assert code == 0, errors
     assert json.loads(out)["winner"] == finished.result["winner"]
-    assert runs_of(finished.place, "whole")[0].data.tags == before.data.tags
+    assert runs_of(finished.place, NAME)[0].data.tags == before.data.tags
 
 
 def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Finished) -> None:
     store = Store(Path(shutil.copytree(finished.place.store, finished.place.folder / "copy")))
     tracker = Tracker(store)
-    parent = tracker.find("whole")
+    parent = tracker.find(NAME)
     assert parent is not None
     tracker.tag(parent.data.tags[tags.WINNER], {tags.MODEL: "lost"})
     experiment = load_experiment("glyphs-ccp", QUICK)
-    state = SearchState("whole", "glyphs-ccp", "map_at_r", "max", 4)
+    state = SearchState(NAME, "glyphs-ccp", "map_at_r", "max", 4)
     run = TrackedRun(tracker, parent.info.run_id, "map_at_r")
     records = TrialRecords(store, state, experiment, run, {}, None)
     run.reopen({})
@@ -245,7 +206,7 @@ def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Fin
 
 
 def test_another_configuration_under_the_same_name_is_refused_with_the_difference(finished: Finished) -> None:
-    code, out, errors = finished.place.run("search", "glyphs-ccp", *QUICK, "max_steps=12", "--name", "whole")
+    code, out, errors = finished.place.run("search", "glyphs-ccp", *QUICK, "max_steps=12", "--name", NAME)
     assert (code, out) == (2, "")
     assert len(errors.strip().splitlines()) == 1
     assert "max_steps: 8 → 12" in errors

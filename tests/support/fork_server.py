@@ -44,7 +44,12 @@ class ForkedProcess:
     """A command, with the part of `subprocess.Popen` that the tests use."""
 
     def __init__(
-        self, words: Sequence[str], folder: Path, environment: dict[str, str], stdout: IO[str], stderr: IO[str]
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: dict[str, str],
+        stdout: IO[str],
+        stderr: IO[str],
     ) -> None:
         self.returncode: int | None = None
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import shutil
+import sqlite3
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -20,6 +22,16 @@ def new_store(folder: Path) -> Store:
     for file in _databases().iterdir():
         shutil.copy(file, store.root)
     return store
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """Copy a store; MLflow's absolute addresses of artifacts are those of the copy then."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    with contextlib.closing(sqlite3.connect(target / "mlflow.db")) as database:
+        for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
+            statement = f"update {table} set {column} = replace({column}, ?, ?)"
+            database.execute(statement, (str(source), str(target)))
+        database.commit()
 
 
 @cache
