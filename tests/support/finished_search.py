@@ -81,12 +81,9 @@ def _run(place: Place) -> FinishedSearch:
 def _watch_sockets(driver: Driver, listening: set[str], over: threading.Event) -> None:
     while not over.is_set():
         driver.look()
-        for process in [psutil.Process(driver.process.pid), *driver.alive()]:
-            try:
-                connections = process.net_connections("inet")
-            except psutil.Error:
-                continue
-            listening |= {c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN}
+        own = {driver.process.pid, *driver.seen}
+        opened = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+        listening |= {c.laddr.ip for c in opened if c.pid in own}
         over.wait(1)
 
 
