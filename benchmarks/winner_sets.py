@@ -2,12 +2,12 @@
 
     python benchmarks/winner_sets.py [--searches 1000] [--trials 60] [--only NAME] [--hpo-bench]
 
-A search draws the true means of its configurations from a population and scores = mean + noise (sd 1). The first
-configuration is the reference with 3 seeds. With repetitions a fifth of the trials repeats candidates as
+A search draws the true means of its configurations from a population and scores = mean + noise (sd 1). The
+first configuration is the reference with 3 seeds. With repetitions a fifth of the trials repeats candidates as
 `next_repetition` says; without them all other trials are new configurations, and the highest score wins.
 Reported for each population: coverage of the corrected interval, share of searches with the truly best
-candidate in the winner set, the set's size, and the true regret (to the best of all that could be drawn at equal
-cost) with and without repetitions, with the paired t of their difference.
+candidate in the winner set, the set's size, and the true regret (to the best of all that could be drawn at
+equal cost) with and without repetitions, with the paired t of their difference.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _table_of(bench: object) -> Floats:
 
 
 def _of_a_table(values: Floats) -> Population:
-    """Return searches whose scores have the mean and the standard deviation (at most 5) of a configuration's seeds."""
+    """Return searches in which scores have the mean and standard deviation (at most 5) of its seeds."""
 
     def draw(n: int, rng: np.random.Generator) -> Drawn:
         chosen = values[rng.choice(len(values), size=n, replace=False)]
@@ -151,8 +151,8 @@ class Measured:
 def search(drawn: Drawn, trials: int, repeats: int, noise: float | None) -> Measured | None:
     """Simulate a search of `trials` trials of which `repeats` repeat candidates.
 
-    The search without repetitions sees the same first scores and then new configurations. So does the one with
-    repetitions when none is worth more.
+    The search without repetitions sees the same first scores and then new configurations. So does the one
+    with repetitions when none is worth more.
     """
     new = iter(range(trials - (NOISE_SEEDS - 1)))
     table, first = ScoreTable(), []

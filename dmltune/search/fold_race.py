@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 _SHAPE = 0.1  # of 0.1 steps, the one that saves most at a gap of two standard deviations of a score
 _GRID = 401
@@ -26,18 +26,21 @@ def drop(
     noise: float | None,
     *,
     degrees: float = float("inf"),
+    chosen_from: int = 1,
     error: float = 0.05,
 ) -> bool:
     """Return whether a trial with the scores `own` of its first folds leaves the race.
 
     `incumbent` holds the incumbent's scores of the same folds. `noise` is the standard deviation of a score
     around the means of its configuration and its fold (`fold_noise`), `degrees` its degrees of freedom.
-    Nothing is dropped without them.
+    Nothing is dropped without them. An incumbent that is the best of `chosen_from` similar configurations
+    (`near_best`) is lucky by E[max of so many N(0, noise²/k)], which is subtracted from its scores.
     """
     folds = len(own)
     if not 1 <= folds < k or degrees < 1 or noise is None:
         return False
-    total = float(np.sum(np.subtract(own, incumbent[:folds])))
+    luck = noise / np.sqrt(k) * _expected_maximum(chosen_from)
+    total = float(np.sum(np.subtract(own, incumbent[:folds]) + luck))
     bound = bounds(k, error)[folds - 1]
     if noise == 0:
         return total < 0
@@ -79,6 +82,17 @@ def share_dropped(limits: NDArray[np.float64], gap: float = 0.0) -> NDArray[np.f
         previous = (x, density * weights * (x[1] - x[0]) / 3)
         dropped.append(dropped[-1] + float(ndtr(edges[j] - x + gap) @ previous[1]))
     return np.array(dropped)
+
+
+def _expected_maximum(number: int) -> float:
+    """Return E[max of `number` standard normal variables], by Blom's approximation."""
+    return float(ndtri((number - 0.375) / (number + 0.25))) if number > 1 else 0.0
+
+
+def near_best(rows: Sequence[Sequence[float]], noise: float) -> int:
+    """Return how many rows (scores in all k folds) have a mean within two standard errors of the best."""
+    means = np.mean(rows, axis=1)
+    return int((means >= means.max() - 2 * noise * np.sqrt(2 / len(rows[0]))).sum())
 
 
 def fold_noise(rows: Sequence[Sequence[float]]) -> tuple[float | None, int]:

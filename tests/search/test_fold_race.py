@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dmltune.search.fold_race import bounds, drop, fold_noise, share_dropped
+from dmltune.search.fold_race import bounds, drop, fold_noise, near_best, share_dropped
 
 
 def races(k: int, gap: float, degrees: float, number: int = 4000) -> tuple[float, float]:
@@ -33,6 +33,23 @@ def test_an_equal_trial_is_dropped_in_at_most_one_of_twenty_races(k: int, degree
 @pytest.mark.parametrize("degrees", [np.inf, 20])
 def test_two_fifths_of_the_trainings_are_saved_at_a_gap_of_two_standard_deviations(degrees: float) -> None:
     assert races(5, 2.0, degrees)[1] > 0.40
+
+
+@pytest.mark.parametrize("number", [2, 5, 30])
+def test_an_equal_trial_is_seldom_dropped_by_an_incumbent_that_was_chosen(number: int) -> None:
+    rng = np.random.default_rng(number)
+    dropped = 0
+    for _ in range(2000):
+        rivals, own = rng.normal(size=(number, 5)), rng.normal(size=5)
+        incumbent = rivals[np.argmax(rivals.mean(axis=1))]
+        near = near_best(rivals.tolist(), 1.0)
+        dropped += any(drop(own[:j], incumbent, 5, 1.0, chosen_from=near) for j in range(1, 5))
+    assert dropped / 2000 < 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 2000)
+
+
+def test_only_rows_near_the_best_make_the_incumbent_lucky() -> None:
+    assert near_best([[0.0, 1.0], [0.3, 0.6], [-9.0, -9.0]], 1.0) == 2
+    assert near_best([[0.0, 1.0]], 1.0) == 1
 
 
 def test_the_bounds_are_those_of_a_simulated_random_walk() -> None:
