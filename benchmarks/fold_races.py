@@ -2,9 +2,9 @@
 
     python benchmarks/fold_races.py [--races 4000]
 
-Scores = fold effect (sd 3) + gap + noise (sd 1). The noise is known, or estimated (`fold_noise`) from the rows
-of earlier configurations with all folds. The gap is in standard deviations of a score. `chosen`: the incumbent
-is the best of so many equal configurations, as in a search, so that its scores are lucky.
+Scores = fold effect (sd 3) + gap + noise (sd 1). The noise is known, or estimated (`fold_noise`) from the
+rows of earlier configurations with all folds. The gap is in standard deviations of a score. `chosen`: the
+incumbent is the best of so many equal configurations, as in a search, so that its scores are lucky.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from dmltune.search.score_table import ScoreTable, fold_of
 
 Floats = NDArray[np.float64]
 _SMALLEST_HALVED = 8
+_ROUNDING = 1e-12  # relative differences below this are no noise
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,34 @@ class Design:
 
     @property
     def knows_noise(self) -> bool:
-        """Whether a configuration of the best half is repeated."""
-        return bool((self.counts[self.high] > 1).any())
+        """Whether a configuration of the best half has repeated scores that differ."""
+        return bool((self.varies & self.high).any())
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether repeated scores of good configurations are exactly equal, three at least.
+
+        A score that other configurations have too is no evidence: it can be a limit of the metric. Neither
+        is a bad configuration, which can have collapsed.
+        """
+        if self.varies.any():
+            return False
+        values, numbers = np.unique(self.first, return_counts=True)
+        tied = numbers[np.searchsorted(values, self.first)] > 1
+        return bool((self.counts - 1)[self.high & ~tied].sum() >= 2)
+
+    @property
+    def varies(self) -> NDArray[np.bool_]:
+        """Whether the scores of a configuration differ by more than rounding."""
+        deviation = np.abs(self.scores - self.means[self.owner]) > _ROUNDING * np.abs(self.scores).max()
+        return np.asarray(np.bincount(self.owner, deviation, len(self.candidates)) > 0)
 
     @property
     def noise_of(self) -> NDArray[np.bool_]:
-        """Which configurations tell the noise: those of the best half, or all if none of these is repeated.
+        """Which configurations tell the noise: those of the best half, or all if none of these tells any.
 
-        Bad configurations often have another noise than good ones: ten times as much, or none at all.
+        Bad configurations often have another noise than good ones: ten times as much, or none at all. Good
+        ones can be at a limit that the score cannot exceed, which is no sign of deterministic training.
         """
         return self.high if self.knows_noise else np.ones(len(self.candidates), dtype=bool)
 
@@ -113,7 +134,8 @@ def pooled_noise(design: Design, without_seeds: bool = False) -> tuple[float | N
     """Return the standard deviation within configurations (`noise_of`), with its degrees of freedom.
 
     s² = Σ_i Σ_b (y_ib − ȳ_i − fold effect)² / (scores − configurations − folds that could be estimated).
-    With `without_seeds` the effects of seeds are subtracted too. Without degrees of freedom it is None.
+    With `without_seeds` the effects of seeds are subtracted too. It is None without degrees of freedom,
+    and if scores are equal without being a sign of deterministic training.
     """
     repeated = ((design.counts > 1) & design.noise_of)[design.owner]
     owner, scores = design.owner[repeated], design.scores[repeated]
@@ -134,8 +156,7 @@ def pooled_noise(design: Design, without_seeds: bool = False) -> tuple[float | N
         effect, _, rank, _ = np.linalg.lstsq(within, rest, rcond=1e-9)
         rest, used = rest - within @ effect, int(rank)
     degrees = len(scores) - int(present.sum()) - used
-    if degrees < 1:
+    if degrees < 1 or not (design.varies.any() or design.is_deterministic):
         return None, 0
     spread = float(np.sqrt((rest**2).sum() / degrees))
-    # Rounding of equal scores is no noise.
-    return (spread if spread > 1e-12 * max(1.0, float(np.abs(scores).max())) else 0.0), degrees
+    return (spread if spread > _ROUNDING * float(np.abs(scores).max()) else 0.0), degrees

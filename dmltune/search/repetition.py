@@ -48,7 +48,7 @@ def next_repetition(
         return None
     design = design_of(table)
     measured, degrees = pooled_noise(design)
-    if noise == 0 or (noise is None and measured == 0 and design.knows_noise):
+    if noise == 0 or (noise is None and measured == 0):
         return None  # training is deterministic
     awaited = Counter(candidate for candidate, _ in pending)
     if noise is None and (degrees < _KNOWN_NOISE - 1 or not design.knows_noise):

@@ -70,7 +70,7 @@ def test_without_repetitions_the_best_score_wins_and_nothing_is_claimed() -> Non
 
 
 def test_deterministic_training_makes_the_set_of_exact_ties() -> None:
-    verdict = judge(table_of({0: [1.0, 1.0], 1: [2.0], 2: [2.0], 3: [1.999], 9: [1.5]}, baseline=9))
+    verdict = judge(table_of({0: [1.0] * 3, 1: [2.0], 2: [2.0], 3: [1.999], 9: [1.5]}, baseline=9))
     assert verdict is not None
     assert verdict.winner_set == (1, 2)
     assert verdict.noise == 0
@@ -78,6 +78,27 @@ def test_deterministic_training_makes_the_set_of_exact_ties() -> None:
     assert (verdict.corrected.low, verdict.corrected.high) == (2.0, 2.0)
     assert verdict.lead is not None
     assert (verdict.lead.mean, verdict.lead_is_noise) == (0.5, False)
+
+
+def test_good_configurations_at_a_limit_are_not_deterministic() -> None:
+    """Two scores at the limit agree, but the repeated reference shows that training is noisy."""
+    rows = {0: [1.0, 2.0, 1.4], 1: [9.0, 9.0], 2: [9.0], **{i: [8.0 + i / 10] for i in range(3, 9)}}
+    verdict = judge(table_of(rows))
+    assert verdict is not None
+    assert verdict.noise is not None
+    assert verdict.noise > 0
+    assert len(verdict.winner_set) > 2
+
+
+@pytest.mark.parametrize("equal", [{1: [9.0, 9.0, 9.0], 2: [9.0]}, {0: [-70.0] * 3}, {1: [9.0, 9.0]}])
+def test_equal_scores_at_a_limit_or_of_a_collapsed_reference_tell_nothing(
+    equal: dict[int, list[float]],
+) -> None:
+    rows = {i: [8.0 + i / 10] for i in range(9)} | equal
+    verdict = judge(table_of(rows))
+    assert verdict is not None
+    assert verdict.noise is None
+    assert verdict.corrected is None
 
 
 def test_pooled_noise_is_that_of_a_regression_on_candidates_and_folds() -> None:
