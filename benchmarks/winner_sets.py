@@ -3,8 +3,8 @@
     python benchmarks/winner_sets.py [--searches 1000] [--trials 60] [--only NAME] [--hpo-bench]
 
 A search draws the true means of its configurations from a population and scores = mean + noise (sd 1). The
-first configuration is the reference with 3 seeds. With repetitions a fifth of the trials repeats candidates as
-`next_repetition` says; without them all other trials are new configurations, and the highest score wins.
+first configuration is the reference with 3 seeds. With repetitions a fifth of the trials repeats candidates
+as `next_repetition` says; without them all other trials are new configurations, and the highest score wins.
 Reported for each population: coverage of the corrected interval, share of searches with the truly best
 candidate in the winner set, the set's size, and the true regret (to the best of all that could be drawn at
 equal cost) with and without repetitions, with the paired t of their difference.

@@ -80,14 +80,16 @@ def maximise(
     points_MD = candidates(cube, good_KD, rng)
     points_MD = points_MD[is_new(points_MD, known_ND, cube)]
     if not len(points_MD):
-        return cube.spread(rng.random((1, len(cube.axes))))[0]
+        anywhere: Floats = cube.spread(rng.random((1, len(cube.axes))))[0]
+        return anywhere
     value_M = log_expected_improvement(process, points_MD, best)
     order = np.argsort(-value_M, kind="stable")[:STARTS]
     ends = [(float(value_M[order[0]]), points_MD[order[0]])]
     if cube.smooth_D.any():
         climbed = [_climb(process, best, cube, points_MD[index]) for index in order]
         ends += [end for end in climbed if is_new(end[1][None], known_ND, cube)[0]]
-    return max(ends, key=lambda end: end[0])[1]
+    best_D: Floats = max(ends, key=lambda end: end[0])[1]
+    return best_D
 
 
 def is_new(points_MD: Floats, known_ND: Floats, cube: UnitCube) -> NDArray[np.bool_]:

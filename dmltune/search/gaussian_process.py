@@ -53,7 +53,8 @@ class Priors:
 def squared_distances(x_ND: Floats, z_MD: Floats) -> Floats:
     """Return ‖x_n − z_m‖² for all pairs."""
     squares = (x_ND**2).sum(1)[:, None] + (z_MD**2).sum(1)[None, :] - 2.0 * x_ND @ z_MD.T
-    return np.maximum(squares, 0.0)
+    found: Floats = np.maximum(squares, 0.0)
+    return found
 
 
 def matern(r2: Floats) -> tuple[Floats, Floats]:

@@ -64,7 +64,8 @@ class Axis:
         if high == low:
             return np.array([0.5])
         number = np.log(value) if getattr(self.distribution, "log", False) else value
-        return np.clip([(number - low) / (high - low)], 0.0, 1.0)
+        found: Floats = np.clip([(number - low) / (high - low)], 0.0, 1.0)
+        return found
 
     def decode(self, block_D: Floats) -> Any:
         """Return the value that is nearest to these columns."""
@@ -76,9 +77,11 @@ class Axis:
     def snap(self, block_ND: Floats) -> Floats:
         """Move the columns of N points to those of values that exist."""
         if self.choices:
-            return np.eye(len(self.choices))[np.argmax(block_ND, axis=1)]
+            nearest: Floats = np.eye(len(self.choices))[np.argmax(block_ND, axis=1)]
+            return nearest
         if self.levels is None:
-            return np.clip(block_ND, 0.0, 1.0)
+            inside: Floats = np.clip(block_ND, 0.0, 1.0)
+            return inside
         low, high = self._limits()
         numbers = self._numbers(block_ND)
         return ((np.log(numbers) if getattr(self.distribution, "log", False) else numbers) - low) / (
@@ -90,7 +93,8 @@ class Axis:
         if not self.choices:
             return self.snap(uniform_N[:, None])
         index = np.minimum((uniform_N * len(self.choices)).astype(int), len(self.choices) - 1)
-        return np.eye(len(self.choices))[index]
+        chosen: Floats = np.eye(len(self.choices))[index]
+        return chosen
 
     def _numbers(self, block: Floats) -> Floats:
         low, high = self._limits()
