@@ -101,7 +101,7 @@ def _extrapolated(
         at = positions <= position
         mean[at], variance[at] = line.follow(mean[at], variance[at])
     if not any(trial.state == "complete" for trial in known):
-        spread = float(np.nanstd(_clipped(mean)))  # nothing is known of what is still to come
+        spread = float(np.nanstd(clipped(mean)))  # nothing is known of what is still to come
         variance += spread**2
     sd = np.sqrt(variance + noise**2)
     return {
@@ -115,9 +115,9 @@ def _line(before: Floats, after: Floats) -> _Line:
     count = float(both.sum())
     if count == 0:
         finite = before[np.isfinite(before)]
-        spread = float(np.std(_clipped(finite))) if len(finite) else 0.0
+        spread = float(np.std(clipped(finite))) if len(finite) else 0.0
         return _Line(0.0, 0.0, 1.0, spread**2, 0.0, 0.0)
-    x, y = _clipped(before[both]), _clipped(after[both])
+    x, y = clipped(before[both]), clipped(after[both])
     mean_x, mean_y = float(x.mean()), float(y.mean())
     offset, gain = x - mean_x, y - x
     prior_square = float(np.var(x))
@@ -132,7 +132,7 @@ def _line(before: Floats, after: Floats) -> _Line:
     return _Line(mean_x, mean_y, slope, variance, count, squares)
 
 
-def _clipped(scores: Floats) -> Floats:
+def clipped(scores: Floats) -> Floats:
     """Return the scores with very bad ones moved up to median − 5 (best − median)."""
     if len(scores) < 3:
         return scores

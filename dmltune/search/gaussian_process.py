@@ -33,13 +33,13 @@ JITTER = 1e-8
 class Priors:
     """Means and standard deviations of the normal priors of θ; that of log ℓ grows with the dimension.
 
-    A length scale of many columns must be long for the prior to believe in any structure: the shift by
-    log √D follows Hvarfner et al. 2024 (arXiv 2402.02229).
+    In many dimensions only long length scales let a point say something of others. The prior of log ℓ is that
+    of Hvarfner et al. 2024 (arXiv 2402.02229): mean √2 + log √P, deviation √3.
     """
 
-    length: tuple[float, float] = (math.log(0.4), 0.8)
+    length: tuple[float, float] = (math.sqrt(2.0), math.sqrt(3.0))
     amplitude: tuple[float, float] = (0.0, 1.0)
-    noise: tuple[float, float] = (math.log(1e-3), 1.5)
+    noise: tuple[float, float] = (math.log(1e-2), 1.5)
     constant: tuple[float, float] = (0.0, 1.0)
 
     def of(self, parameters: int) -> tuple[Floats, Floats]:
@@ -164,14 +164,17 @@ class GaussianProcess:
         return mean, sd, jacobian_ND.T @ self._alpha_N, -(jacobian_ND.T @ solved_N) / sd
 
     def with_pending(self, x_MD: Floats) -> GaussianProcess:
-        """Return the posterior as if the mean had been observed at M points: only the deviation changes."""
+        """Return the posterior as if the mean were known at M points: only the deviation changes.
+
+        No noise is assumed there, because another trial at the same place would be a waste.
+        """
         if not len(x_MD):
             return self
         mean_M, _ = self.predict(x_MD)
         return GaussianProcess(
             np.concatenate([self.x_ND, x_MD]),
             np.concatenate([self.y_N, mean_M]),
-            np.concatenate([self.variance_N, np.zeros(len(x_MD))]),
+            np.concatenate([self.variance_N, np.full(len(x_MD), 1e-6 - self.noise)]),
             self.groups_D,
             self.theta,
         )

@@ -19,6 +19,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from dmltune.search.acquisition import maximise
+from dmltune.search.extrapolation import clipped
 from dmltune.search.gaussian_process import GaussianProcess
 from dmltune.search.sobol_sampler import SobolSampler
 from dmltune.search.unit_cube import UnitCube
@@ -26,7 +27,7 @@ from dmltune.search.unit_cube import UnitCube
 Floats = NDArray[np.float64]
 
 POINTS = 400  # of a fit; of more trials the better half and the latest are taken
-OUTLIER = 5.0  # values below median − 5 (best − median) are moved there
+WIDEST = 10.0  # deviation of an estimate, in those of the scores
 GOOD = 10  # points around which candidates are drawn
 
 
@@ -69,10 +70,12 @@ class GpSampler(BaseSampler):
         process = self._fit(study, cube, done)
         pending_MD = np.array([cube.encode(t.params) for t in pending]).reshape(-1, cube.dimension)
         mean_N, _ = process.predict(process.x_ND)
+        # a pending point counts as its mean: only what is better than that is still an improvement
+        incumbent = float(process.predict(np.concatenate([process.x_ND, pending_MD]))[0].max())
         good_KD = process.x_ND[np.argsort(-mean_N, kind="stable")[:GOOD]]
         point_D = maximise(
             process.with_pending(pending_MD),
-            float(mean_N.max()),
+            incumbent,
             cube,
             good_KD,
             np.concatenate([np.array([cube.encode(t.params) for t in done]), pending_MD]),
@@ -115,10 +118,10 @@ def chosen(scores_N: Floats) -> NDArray[np.intp]:
 def standardised(scores_N: Floats, sd_N: Floats) -> tuple[Floats, Floats]:
     """Return scores and deviations in units in which the scores have mean 0 and variance 1.
 
-    Very bad scores, as of failed trials, are moved up first: how bad they are does not matter.
+    Very bad scores, as of failed trials, are moved up first: how bad they are does not matter. The noise that
+    all scores share is left out of the deviations, because the process fits it.
     """
-    median, best = float(np.median(scores_N)), float(np.max(scores_N))
-    if best > median:
-        scores_N = np.maximum(scores_N, median - OUTLIER * (best - median))
+    scores_N = clipped(scores_N)
     scale = float(np.std(scores_N)) or 1.0
-    return (scores_N - scores_N.mean()) / scale, sd_N / scale
+    own_N = np.sqrt(np.maximum(sd_N**2 - np.min(sd_N) ** 2, 0.0)) / scale
+    return (scores_N - scores_N.mean()) / scale, np.minimum(own_N, WIDEST)
