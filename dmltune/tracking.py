@@ -190,6 +190,18 @@ class Tracker:
         where = f"tags.`{tags.PARENT_RUN}` = '{parent.info.run_id}'"
         return list(self._pages([parent.info.experiment_id], where))
 
+    def delete_run(self, run_id: str) -> None:
+        """Delete a run with its files; on a tracking server `mlflow gc` deletes its rows."""
+        uri = self.client.get_run(run_id).info.artifact_uri
+        repository: Any = get_artifact_repository(uri, tracking_uri=self._store.tracking_uri)
+        repository.delete_artifacts()
+        self.client.delete_run(run_id)
+        if self._store.owns_tracking:
+            rows: Any = self.client._tracking_client.store
+            rows._hard_delete_run(run_id)  # as `mlflow gc` does
+            with contextlib.suppress(OSError):
+                (self._store.artifacts / Path(uri).parents[1].name / run_id).rmdir()
+
     # ---- files
 
     def log_model(self, run_id: str, folder: Path) -> None:

@@ -60,4 +60,4 @@ def session_options(args: argparse.Namespace, search: StoredSearch) -> argparse.
     values: dict[str, Any] = {field.name: getattr(before, field.name) for field in fields(before)}
     values["data_root"] = None if before.data_root is None else Path(before.data_root)
     given = {name: getattr(args, name) for name in values if getattr(args, name) is not None}
-    return argparse.Namespace(**(values | given))
+    return argparse.Namespace(**(values | given), start_from=[])  # the study has their points

@@ -162,9 +162,7 @@ class StoredSearches:
             raise UserError(f"no search {readable(name)} in this store, which has no runs yet")
         run = self.tracker.find(name)
         if run is not None and (role := run.data.tags.get(tags.ROLE)) is not None:
-            raise UserError(
-                f"{readable(name)} is a {role}, and this command needs a search. Name the search."
-            )
+            raise UserError(f"{readable(name)} is a {role}, not a search. Name the search.")
         names = [str(run.data.tags.get(tags.NAME)) for run in parents]
         raise self.tracker.unknown("search", name, names)
 

@@ -118,3 +118,12 @@ def open_storage(store: Store) -> RDBStorage:
     if version > SCHEMA_VERSION:
         raise ValueError("the schema is that of a newer Optuna")
     return storage
+
+
+def delete_study(store: Store, name: str) -> None:
+    """Delete the study with all its trials; one that is not there is deleted already."""
+    with readable_database(store, name), store.creation_lock():
+        storage = open_storage(store)
+        ids = {study.study_name: study._study_id for study in storage.get_all_studies()}
+        if name in ids:
+            storage.delete_study(ids[name])

@@ -24,6 +24,17 @@ PROBED_S = 0.2  # `is_held` of another process takes the lock for an instant
 @contextlib.contextmanager
 def claim_name(store: Store, name: str, experiment: Experiment, fingerprint: str) -> Iterator[None]:
     """Hold the name while the block runs; refuse another configuration under it, and a second process."""
+    with hold_name(store, name, "Wait for it, or choose another --name."):
+        require_same(store, name, experiment, fingerprint)
+        if not is_claimed(store, name):
+            document = {"experiment": experiment.to_dict(), "data": fingerprint}
+            replace_file(store.search_folder(name) / IDENTITY, json.dumps(document, indent=1).encode())
+        yield
+
+
+@contextlib.contextmanager
+def hold_name(store: Store, name: str, remedy: str) -> Iterator[None]:
+    """Hold the name's lock while the block runs; a second process gets a UserError with this remedy."""
     folder = store.search_folder(name)
     _make(folder)
     require_regular(folder / LOCK)
@@ -31,19 +42,13 @@ def claim_name(store: Store, name: str, experiment: Experiment, fingerprint: str
     try:
         lock.acquire()  # the kernel releases it when the process ends
     except Timeout:
-        raise UserError(
-            f"'{name}' is running in another process. Wait for it, or choose another --name."
-        ) from None
+        raise UserError(f"'{name}' is running in another process. {remedy}") from None
     except OSError as error:
         raise UserError(
             f"{folder / LOCK} cannot be written ({error.strerror}). Choose another --store."
         ) from None
     try:
         note_holder(folder)
-        require_same(store, name, experiment, fingerprint)
-        if not is_claimed(store, name):
-            document = {"experiment": experiment.to_dict(), "data": fingerprint}
-            replace_file(folder / IDENTITY, json.dumps(document, indent=1).encode())
         yield
     finally:
         lock.release()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from dmltune import tags
 from dmltune.experiment import Experiment, load_experiment
@@ -47,6 +47,19 @@ def repeat(score: float, seed: int, of: int = 0, fold: int = 0) -> WrittenTrial:
     return WrittenTrial("repeat", {0: 0.1, 20: score}, {}, about=about)
 
 
+def frozen(written: WrittenTrial, experiment: Experiment = EXPERIMENT, number: int = -1) -> FrozenTrial:
+    """Return the trial as a study has it; written at once, which is quicker than in steps."""
+    attributes = {"role": written.role, "max_steps": 20, **written.about}
+    trial = as_template(experiment.space, Proposal(written.values), attributes)
+    trial.number, trial.state = number, written.state
+    trial.intermediate_values = dict(written.curve)
+    if written.state.is_finished():
+        trial.datetime_complete = trial.datetime_start
+    if written.state == TrialState.COMPLETE:
+        trial.value = (max if experiment.objective.mode == "max" else min)(written.curve.values())
+    return trial
+
+
 def write_search(
     store: Store,
     name: str,
@@ -69,13 +82,7 @@ def write_search(
         study = Study(store, name, mode)
         study.describe(metric, {"space": "glyphs-ccp", "planned": planned or len(trials)})
     for written in trials:
-        attributes = {"role": written.role, "max_steps": 20, **written.about}
-        number = study.create(as_template(experiment.space, Proposal(written.values), attributes))
-        for step, score in written.curve.items():
-            study.set_score(number, step, score)
-        if written.state != TrialState.RUNNING:
-            done = (max if mode == "max" else min)(written.curve.values())
-            study.finish(number, written.state, done if written.state == TrialState.COMPLETE else None)
+        study.create(frozen(written, experiment))
     for number in children:
         child = TrackedRun.open(
             tracker, space, name, f"{number:04d}", role="search", params={}, about=about, parent=parent
