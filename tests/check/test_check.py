@@ -223,7 +223,7 @@ def test_what_cannot_be_checked_is_one_line(
             "9",
             "--name",
             "x",
-        ): "--top must be at most 3, the complete trials of 'birds'; got 9",
+        ): "--top must be at most 4, the complete trials of 'birds'; got 9",
         ("birds", "--folds", "5", "--name", "x"): "--folds must be 1 to 4 under protocol fair; got 5",
         ("birds", "references.proxies=2", "--name", "x"): "the configurations differ in references.proxies",
         ("birds", "--repeats", "0"): "must be a whole number of at least 1; got 0",

@@ -24,8 +24,7 @@ from malformed.damage import (
     without,
     write,
 )
-from support.driving import QUICK
-from support.finished_search import NAME
+from support.finished_search import NAME, OVERRIDES, TRIALS
 
 EVALUATE = ("evaluate", NAME, "-f", "json", "--store", "{store}")
 CHECK = ("check", NAME, "--dry-run", "--store", "{store}")
@@ -34,9 +33,9 @@ UI = ("ui", "--port", "45381", "--store", "{store}")
 OTHER = (
     "search",
     "glyphs-ccp",
-    *(*QUICK, "max_steps=12"),
+    *(*OVERRIDES, "max_steps=12"),
     "--trials",
-    "4",
+    str(TRIALS),
     "--name",
     NAME,
     "--store",

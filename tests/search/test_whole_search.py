@@ -14,8 +14,8 @@ from typing import Any
 import mlflow
 import optuna
 import pytest
-from support.driving import QUICK, Place
-from support.finished_search import COMMAND, NAME, FinishedSearch, finished_search
+from support.driving import Place
+from support.finished_search import COMMAND, NAME, OVERRIDES, TRIALS, FinishedSearch, finished_search
 
 from dmltune import tags
 from dmltune.cli.evaluate import tables
@@ -66,8 +66,8 @@ def study_of(place: Place, name: str) -> optuna.Study:
 
 def test_trial_0_is_the_reference_and_the_baseline_runs_too(finished: Finished) -> None:
     rows = finished.result["rows"]
-    assert [row["role"] for row in rows] == ["reference", "baseline", "search", "search"]
-    assert [row["state"] for row in rows] == ["complete"] * 4
+    assert [row["role"] for row in rows] == ["reference", "baseline"] + ["search"] * (TRIALS - 2)
+    assert [row["state"] for row in rows] == ["complete"] * TRIALS
     assert rows[0]["values"]["references.lambda"] == 2e-4
     assert all(row["step"] == 8 for row in rows)
     best = max(row["best"] for row in rows if row["role"] != "baseline")
@@ -114,7 +114,7 @@ def test_no_process_and_no_temporary_file_is_left(finished: Finished) -> None:
 def test_study_and_runs_agree_and_none_is_running(finished: Finished) -> None:
     parent, children = runs_of(finished.place, NAME)
     trials = study_of(finished.place, NAME).trials
-    assert len(trials) == len(children) == 4
+    assert len(trials) == len(children) == TRIALS
     for trial, run in zip(trials, children, strict=True):
         assert run.data.tags["dmltune.number"] == f"{trial.number:04d}"
         assert run.info.status == "FINISHED"
@@ -140,8 +140,10 @@ def test_a_run_has_the_tags_of_what_made_it_and_its_curve(finished: Finished) ->
 
 def test_the_best_models_are_artifacts_and_nothing_else_is_left(finished: Finished) -> None:
     _, children = runs_of(finished.place, NAME)
-    ranked = sorted(children, key=lambda run: -run.data.metrics["best_map_at_r"])
-    stored = {run.info.run_id for run in ranked[:3]} | {run.info.run_id for run in children[:2]}
+    rows = [row for row in finished.result["rows"] if row["role"] != "baseline"]
+    ranked = sorted(rows, key=lambda row: (-row["best"], row["number"]))
+    stored = {row["run_id"] for row in (*ranked[:3], rows[0], finished.result["baseline"])}
+    assert len(stored) < TRIALS
     client = mlflow.MlflowClient(f"sqlite:///{finished.place.store / 'mlflow.db'}")
     for run in children:
         files = {Path(f.path).name for f in client.list_artifacts(run.info.run_id, "model")}
@@ -171,8 +173,8 @@ def test_a_resume_of_a_finished_search_changes_no_tag_and_starts_no_ray(
         raise AssertionError("nothing is left to do")
 
     monkeypatch.setattr("dmltune.train.ray_session._start", start)
-    experiment = load_experiment("glyphs-ccp", QUICK)
-    result = search(experiment, space_name="glyphs-ccp", name=NAME, trials=4, store=store)
+    experiment = load_experiment("glyphs-ccp", OVERRIDES)
+    result = search(experiment, space_name="glyphs-ccp", name=NAME, trials=TRIALS, store=store)
     rows = json.loads(json.dumps(result.to_dict()))["rows"]
     assert rows == finished.result["rows"]
     after, children_after = runs_of(finished.place, NAME)
@@ -191,22 +193,22 @@ def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Fin
     parent = tracker.find(NAME)
     assert parent is not None
     tracker.tag(parent.data.tags[tags.WINNER], {tags.MODEL: "lost"})
-    experiment = load_experiment("glyphs-ccp", QUICK)
-    state = SearchState(NAME, "glyphs-ccp", "map_at_r", "max", 4)
+    experiment = load_experiment("glyphs-ccp", OVERRIDES)
+    state = SearchState(NAME, "glyphs-ccp", "map_at_r", "max", TRIALS)
     run = TrackedRun(tracker, parent.info.run_id, "map_at_r")
     records = TrialRecords(store, state, experiment, run, {}, None)
     run.reopen({})
     with pytest.raises(UserError, match=r"the winner's model .* is not in the store") as error:
         _log_result(
             run,
-            _result(experiment, records, make_engine(experiment, Plan.of(experiment, 4), records), store, ""),
+            _result(experiment, records, make_engine(experiment, Plan.of(experiment, TRIALS), records), store, ""),
         )
     assert "\n" not in str(error.value)
     assert tracker.active_run(parent.info.run_id).data.tags[tags.STATE] == "running"
 
 
 def test_another_configuration_under_the_same_name_is_refused_with_the_difference(finished: Finished) -> None:
-    code, out, errors = finished.place.run("search", "glyphs-ccp", *QUICK, "max_steps=12", "--name", NAME)
+    code, out, errors = finished.place.run("search", "glyphs-ccp", *OVERRIDES, "max_steps=12", "--name", NAME)
     assert (code, out) == (2, "")
     assert len(errors.strip().splitlines()) == 1
     assert "max_steps: 8 → 12" in errors

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -295,3 +297,10 @@ def test_a_group_of_one_order_a_start_leaves_a_paused_order_without_a_failed_att
         assert (answer.number, answer.failure) == (number, "")
     assert served == [FIRST] * 4
     loop.close()
+
+
+def test_the_broker_and_the_actors_of_tune_do_not_import_torch() -> None:
+    """It takes two CPU-seconds, in each of three processes of every search."""
+    program = "import sys, dmltune.train.broker, dmltune.search.trainable; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
