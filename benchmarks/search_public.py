@@ -18,6 +18,7 @@ import argparse
 import itertools
 import json
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def regrets_of_ours(table: CurveTable, workers: int, seed: int, **options: Any) 
         workers=workers,
         seconds=wall,
         max_steps=table.max_steps,
-        seed=seed,
+        seed=seed_on(table, seed),
         **options,
     )
     chosen = [simulated.best_at(wall * (k + 1) / POINTS) for k in range(POINTS)]
@@ -55,9 +56,14 @@ def regrets_of_ours(table: CurveTable, workers: int, seed: int, **options: Any) 
 
 def regrets_of_rival(name: str, table: CurveTable, workers: int, seed: int) -> list[float]:
     wall = BUDGET * table.max_steps / workers
-    rival = make_rival(name, table, seed, BUDGET)
+    rival = make_rival(name, table, seed_on(table, seed), BUDGET)
     events = run(rival, table, workers=workers, seconds=wall, seed=seed)
     return [regret(table, best_at(events, wall * (k + 1) / POINTS)) for k in range(POINTS)]
+
+
+def seed_on(table: CurveTable, seed: int) -> int:
+    """Return a sampler's seed: other points on each table. The recorded seed stays `seed` modulo their number."""
+    return table.seeds * (zlib.crc32(table.name.encode()) % 100_000) + seed
 
 
 def regret(table: CurveTable, values: dict[str, Any] | None) -> float:

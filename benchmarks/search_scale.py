@@ -43,6 +43,8 @@ class Meter:
     def curve(self, values: dict[str, Any], seed: int) -> tuple[list[float], float]:
         self.seconds.append(time.process_time())
         self.bytes.append(self._process.memory_info().rss)
+        if len(self.seconds) % 1000 == 0:
+            print(f"{len(self.seconds)} trials, {self.seconds[-1] - self.seconds[0]:.0f} s", flush=True)
         random = np.random.default_rng([seed, len(self.seconds)])
         level = -((np.log10(values["rate"]) + 2.5) ** 2) - (values["margin"] - 0.3) ** 2
         scores = level * (1 + 1 / np.arange(1, STEPS + 1)) + 0.05 * random.standard_normal(STEPS)

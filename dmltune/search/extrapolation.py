@@ -96,6 +96,7 @@ def _extrapolated(
     lines = [_line(scores_TS[:, k], scores_TS[:, k + 1]) for k in range(len(stages) - 1)]
     positions = np.array([max(0, np.searchsorted(stages, t.steps[-1], side="right") - 1) for t in unfinished])
     mean = np.array([_finite_best(trial) for trial in unfinished], dtype=float)
+    mean = np.maximum(mean, np.array([_lowest(column) for column in scores_TS.T])[positions])
     variance = np.zeros(len(unfinished))
     for position, line in enumerate(lines):
         at = positions <= position
@@ -103,7 +104,10 @@ def _extrapolated(
     if not any(trial.state == "complete" for trial in known):
         spread = float(np.nanstd(clipped(mean)))  # nothing is known of what is still to come
         variance += spread**2
-    sd = np.sqrt(variance + noise**2)
+    # by the lines a score far from those that went on says nothing; but it is known to be among the worst
+    complete = [_finite_best(trial) for trial in known if trial.state == "complete"]
+    widest = np.var(_clipped(np.array([*mean, *complete], dtype=float)))
+    sd = np.sqrt((np.minimum(variance, widest) if complete else variance) + noise**2)
     return {
         trial.number: Estimate(float(m), float(s)) for trial, m, s in zip(unfinished, mean, sd, strict=True)
     }
@@ -138,6 +142,12 @@ def clipped(scores: Floats) -> Floats:
         return scores
     median, best = float(np.median(scores)), float(np.max(scores))
     return np.maximum(scores, median - OUTLIER * (best - median)) if best > median else scores
+
+
+def _lowest(scores: Floats) -> float:
+    """Return the lowest score that is no outlier."""
+    finite = scores[np.isfinite(scores)]
+    return float(_clipped(finite).min()) if len(finite) else -math.inf
 
 
 def _stages(known: Sequence[EngineTrial], unfinished: Sequence[EngineTrial]) -> Floats:

@@ -131,6 +131,14 @@ def test_one_outlier_does_not_move_the_others() -> None:
     assert with_outlier.sd < usual.sd + 0.1
 
 
+@pytest.mark.parametrize("score", [-10.0, -1e6, -1e12])
+def test_a_stopped_trial_that_was_far_worse_than_the_others_is_surely_bad(score: float) -> None:
+    complete = [trial(n, saturating(0.70 + 0.0005 * n)) for n in range(20)]
+    stopped = [trial(50 + n, saturating(0.3 + 0.02 * n)[:2], "pruned") for n in range(10)]
+    estimate = final_estimates([*complete, *stopped, trial(99, [score, score], "pruned")], NOISE)[99]
+    assert estimate.mean + estimate.sd < 0.69  # the complete ones have 0.69 to 0.70
+
+
 def test_trials_of_other_lengths_and_intervals_are_compared_at_common_steps() -> None:
     """Trials that ended by themselves at step 8 keep their score; others validate every second step."""
     complete = [trial(n, saturating(0.4 + 0.02 * n, 8 + 4 * (n % 2))) for n in range(20)]
