@@ -62,7 +62,7 @@ def regrets_of_rival(name: str, table: CurveTable, workers: int, seed: int) -> l
 
 
 def seed_on(table: CurveTable, seed: int) -> int:
-    """Return a sampler's seed: other points on each table. The recorded seed stays `seed` modulo their number."""
+    """Return a sampler's seed: other points on each table, and the same recorded seed."""
     return table.seeds * (zlib.crc32(table.name.encode()) % 100_000) + seed
 
 

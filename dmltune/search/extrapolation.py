@@ -106,7 +106,7 @@ def _extrapolated(
         variance += spread**2
     # by the lines a score far from those that went on says nothing; but it is known to be among the worst
     complete = [_finite_best(trial) for trial in known if trial.state == "complete"]
-    widest = np.var(_clipped(np.array([*mean, *complete], dtype=float)))
+    widest = np.var(clipped(np.array([*mean, *complete], dtype=float)))
     sd = np.sqrt((np.minimum(variance, widest) if complete else variance) + noise**2)
     return {
         trial.number: Estimate(float(m), float(s)) for trial, m, s in zip(unfinished, mean, sd, strict=True)
@@ -147,7 +147,7 @@ def clipped(scores: Floats) -> Floats:
 def _lowest(scores: Floats) -> float:
     """Return the lowest score that is no outlier."""
     finite = scores[np.isfinite(scores)]
-    return float(_clipped(finite).min()) if len(finite) else -math.inf
+    return float(clipped(finite).min()) if len(finite) else -math.inf
 
 
 def _stages(known: Sequence[EngineTrial], unfinished: Sequence[EngineTrial]) -> Floats:

@@ -83,8 +83,7 @@ def importances(search: StoredSearch, seed: int = 0) -> Importances:
     group = np.array([*owners, len(names)])  # ranges of one key are added: a trial has one of them
 
     def fit(part: NDArray[np.int64]) -> Floats:
-        shares: Floats = np.bincount(group, shares_of(known, effects, part), len(names) + 1)
-        return shares
+        return np.bincount(group, shares_of(known, effects, part), len(names) + 1).astype(float)
 
     shares = fit(np.arange(count))
     numbers = np.random.default_rng(seed)

@@ -198,11 +198,9 @@ def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Fin
     run = TrackedRun(tracker, parent.info.run_id, "map_at_r")
     records = TrialRecords(store, state, experiment, run, {}, None)
     run.reopen({})
+    engine = make_engine(experiment, Plan.of(experiment, TRIALS), records)
     with pytest.raises(UserError, match=r"the winner's model .* is not in the store") as error:
-        _log_result(
-            run,
-            _result(experiment, records, make_engine(experiment, Plan.of(experiment, TRIALS), records), store, ""),
-        )
+        _log_result(run, _result(experiment, records, engine, store, ""))
     assert "\n" not in str(error.value)
     assert tracker.active_run(parent.info.run_id).data.tags[tags.STATE] == "running"
 
