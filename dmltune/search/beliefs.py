@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 from scipy.stats import chi2
 
 from dmltune.search.design import Design, Floats, pooled_noise
@@ -20,6 +20,7 @@ from dmltune.search.population import Population, Solution
 _SEED_RATIOS = (0.05, 0.5, 1.0, 2.0, 5.0, 20.0)  # s/σ
 _SEED_CHANCES = (0.5, 0.15, 0.13, 0.1, 0.07, 0.05)
 _NEGLIGIBLE = 1e-4
+_WIDE = 3.0  # the spread of a tenth of the population, in units of τ
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,9 @@ def _posterior(population: Population, grid: Floats, weights: Floats, solution: 
     kind[own] = np.arange(len(own))
     as_insider = np.where(population.plain, 2 * len(own) + 1, kind + len(own))[outside]
     kind, member = np.append(kind, as_insider), np.append(np.arange(len(kind)), outside)
-    trust = np.where(inside, counts * tau2 / (counts * tau2 + sigma2), 1.0)  # (G, kinds)
+    wide2 = tau2 * np.ones(len(counts))  # (G, kinds)
+    wide2[:, : len(own)] *= 1 + (_WIDE**2 - 1) * _far_above(population, grid, solution)
+    trust = np.where(inside, counts * wide2 / (counts * wide2 + sigma2), 1.0)
     load = np.concatenate([(1 - trust)[:, :, None], -trust[:, :, None] * effects], axis=2)
     shared = np.einsum("gkq,gq->gk", load, solution.psi)
     means = trust[:, kind] * population.means[member] + shared[:, kind] + population.offset
@@ -196,6 +199,20 @@ def _posterior(population: Population, grid: Floats, weights: Floats, solution: 
         covariance=solution.covariance,
         shift=None if design.shift is None else 1 + design.shift,
     )
+
+
+def _far_above(population: Population, grid: Floats, solution: Solution) -> Floats:
+    """Return the probability that a repeated candidate is of a wide tenth of the population (G, own).
+
+    A tenth has the prior N(m, (3τ)²), so that a rare good configuration is not shrunk to the others.
+    """
+    own = population.own
+    fitted = solution.psi[:, [0]] + solution.psi[:, 1:] @ population.effects[own].T
+    distance2 = (population.means[own] - fitted) ** 2
+    error2 = grid[:, [0]] ** 2 / population.counts[own]
+    narrow, wide = error2 + grid[:, [1]] ** 2, error2 + (_WIDE * grid[:, [1]]) ** 2
+    log_odds = 0.5 * (np.log(narrow / wide) + distance2 * (1 / narrow - 1 / wide)) + np.log(1 / 9)
+    return np.asarray(expit(log_odds))
 
 
 def _alike(population: Population, grid: Floats, solution: Solution, outside: NDArray[np.int64]) -> Floats:

@@ -21,6 +21,8 @@ from scipy.special import log_ndtr
 
 from dmltune.search.design import Design, Floats
 
+_FAR = 30.0  # standard deviations
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -114,10 +116,13 @@ class Population:
         if self._censored:
             a = (self.threshold - self.offset - m) / np.sqrt(variance)
             log_below = log_ndtr(a)
-            hazard = np.exp(-0.5 * a**2 - 0.5 * np.log(2 * np.pi) - log_below)
+            near = np.maximum(a, -_FAR)  # beyond, hazard = −a and hazard·(hazard + a) = 1
+            hazard = np.exp(-0.5 * near**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(near))
+            bend = np.where(a > -_FAR, hazard * (hazard + near), 1.0)
+            hazard = np.where(a > -_FAR, hazard, -a)
             value = value + self._censored * log_below
             slope = slope - self._censored * hazard / np.sqrt(variance)
-            curvature = curvature + self._censored * hazard * (hazard + a) / variance
+            curvature = curvature + self._censored * bend / variance
         return value, slope, curvature
 
     def _mode(self, sigma2: Floats, tau2: Floats) -> Floats:

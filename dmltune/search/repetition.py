@@ -36,7 +36,7 @@ def next_repetition(
     noise: float | None = None,
     pending: Collection[tuple[int, Block]] = (),
 ) -> Repetition | None:
-    """Return the next repetition; None when none can change the result or a new candidate gains more.
+    """Return the next repetition; None when none can change the result.
 
     Until the noise of good configurations is known, the leader is repeated. Then the repetition with the
     highest value is next (`repetition_values`). The baseline is repeated as often as the leader while the
@@ -79,10 +79,7 @@ def _choose(table: ScoreTable, belief: Beliefs, spare: int, awaited: Counter[int
     if best_is_sure:
         return None
     waiting = np.array([awaited[c] for c in belief.candidates[:number]])
-    values = repetition_values(belief, number, spare, waiting)
-    if table.count(leader) > 1 and values.max() < value_of_a_new_candidate(belief.expected[:number]):
-        return None
-    return belief.candidates[int(np.argmax(values))]
+    return belief.candidates[int(np.argmax(repetition_values(belief, number, spare, waiting)))]
 
 
 def repetition_values(belief: Beliefs, number: int, spare: int, waiting: Floats | None = None) -> Floats:
@@ -112,19 +109,6 @@ def repetition_values(belief: Beliefs, number: int, spare: int, waiting: Floats 
         gains.append(_gain(distance, change) / k)
     values[considered] = np.max(gains, axis=0)
     return values
-
-
-def value_of_a_new_candidate(means: Floats) -> float:
-    """Return the expected gain of the best mean from one more candidate drawn like the others.
-
-    Under an exponential upper tail i·(y_(i) − y_(i+1)) ~ Exp(β) for the i-th best, and the gain is β/(n + 1).
-    The median of the first five makes β robust against a gap between good and bad candidates.
-    """
-    best_first = np.sort(means)[::-1][:6]
-    if len(best_first) < 3:
-        return 0.0
-    spacings = np.arange(1, len(best_first)) * -np.diff(best_first)
-    return float(np.median(spacings) / np.log(2) / (len(means) + 1))
 
 
 def _gain(distance: Floats, change: Floats) -> Floats:

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from dmltune.search.beliefs import beliefs
 from dmltune.search.design import design_of
-from dmltune.search.repetition import next_block, next_repetition, repetition_values, value_of_a_new_candidate
+from dmltune.search.repetition import next_block, next_repetition, repetition_values
 from dmltune.search.score_table import ScoreTable
 
 
@@ -115,27 +115,6 @@ def test_values_are_the_expected_gain_of_simulated_repetitions() -> None:
         moved = expected[i] + own[i] / np.sqrt(own[i] + 1.0) * z
         gain = np.maximum(moved, np.delete(expected, i).max()).mean() - expected.max()
         assert values[i] == pytest.approx(gain, abs=1e-4)
-
-
-def test_a_new_candidate_gains_what_simulated_ones_gain() -> None:
-    rng = np.random.default_rng(2)
-    populations = 3.0 * rng.exponential(size=(8000, 40))
-    gains = 3.0 * np.exp(-populations.max(axis=1) / 3.0)  # E[max(0, X − best)] of X ~ Exp(3)
-    values = [value_of_a_new_candidate(row) for row in populations]
-    assert np.mean(values) == pytest.approx(gains.mean(), rel=0.25)
-    assert value_of_a_new_candidate(np.array([1.0, 2.0])) == 0.0
-
-
-def test_repetitions_end_when_differences_are_far_above_the_noise() -> None:
-    means = (10.0 * np.random.default_rng(1).normal(size=40)).tolist()
-    table = noisy(means, sd=0.5)
-    for step in range(8):
-        found = next_repetition(table, spare=8 - step)
-        if found is None:
-            break
-        table.add(found.candidate, found.block, means[found.candidate])
-    assert found is None
-    assert len([c for c in table.candidates if table.count(c) > 1]) <= 3
 
 
 def test_blocks_in_common_come_first_then_new_seeds() -> None:

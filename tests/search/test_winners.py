@@ -120,8 +120,11 @@ def test_pooled_noise_is_that_of_a_regression_on_candidates_and_folds() -> None:
     assert noise == pytest.approx(np.sqrt((rest**2).sum() / degrees))
 
 
-def test_given_the_hyperparameters_the_beliefs_are_those_of_the_full_normal_model() -> None:
+def test_given_the_hyperparameters_the_beliefs_are_those_of_the_full_normal_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The oracle conditions one joint normal distribution of all means, effects and scores."""
+    monkeypatch.setattr("dmltune.search.beliefs._WIDE", 1.0)  # one normal population
     rng = np.random.default_rng(5)
     table = ScoreTable()
     for candidate in range(5):  # fewer than 8: no candidate is censored
@@ -183,6 +186,17 @@ def test_the_interval_of_a_chosen_winner_covers_its_true_mean() -> None:
         naive += table.mean(verdict.winner) - verdict.corrected.mean
     assert 0.91 <= hits / count <= 0.99
     assert naive / count > 0.1  # the plain mean of a chosen configuration is too high
+
+
+def test_a_rare_good_configuration_that_was_repeated_is_hardly_shrunk() -> None:
+    rng = np.random.default_rng(12)
+    first = rng.normal(size=30)
+    rows = {i: (score + 0.5 * rng.normal(size=1 + 2 * (i < 4))).tolist() for i, score in enumerate(first)}
+    verdict = judge(table_of(rows | {30: [9.8, 10.0, 10.2]}))
+    assert verdict is not None
+    assert verdict.winner == 30
+    assert verdict.corrected is not None
+    assert verdict.corrected.mean == pytest.approx(10.0, abs=0.15)
 
 
 def test_twenty_equal_configurations_are_all_in_the_set() -> None:
@@ -254,3 +268,18 @@ def test_units_do_not_matter(seed: int, shift: float, scale: float) -> None:
     assert one.corrected is not None
     assert two.corrected is not None
     assert two.corrected.low == pytest.approx(shift + scale * one.corrected.low, abs=1e-6 * (1 + scale))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_scores_give_a_verdict(data: st.DataObject) -> None:
+    """Diverged trials, ties and extreme outliers included."""
+    score = st.one_of(st.floats(-1e9, 1e9), st.sampled_from([0.0, 1.0, 1.0 + 1e-9, -1e15]), st.floats(0, 1))
+    rows = data.draw(st.dictionaries(st.integers(0, 30), st.lists(score, min_size=1, max_size=4), min_size=1))
+    verdict = judge(table_of(rows, baseline=7))
+    assert (verdict is None) == (set(rows) == {7})
+    if verdict is not None:
+        assert verdict.winner == verdict.winner_set[0]
+        assert set(verdict.winner_set) <= set(rows) - {7}
+        if verdict.corrected is not None:
+            assert verdict.corrected.low <= verdict.corrected.mean <= verdict.corrected.high
