@@ -6,6 +6,7 @@ alone: given the trials of an earlier session, it goes on as if it had not been 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +59,9 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.trials: dict[int, EngineTrial] = {}
+        self._tried: list[Mapping[str, Any]] = []  # the values of all points
+        self._roles: Counter[str] = Counter()
+        self._further_folds = 0
         self._replication = Replication(self.plan)
         self._observations = Observations(self.proposer.space)
         self._space_is_used_up = False
@@ -66,6 +70,11 @@ class Engine:
 
     def add(self, trial: EngineTrial) -> None:
         """Enter a trial that was started, now or in an earlier session."""
+        if trial.number not in self.trials:
+            self._roles[trial.role] += 1
+            self._further_folds += self._is_fold(trial)
+            if trial.is_point:
+                self._tried.append(trial.values)
         self.trials[trial.number] = trial
         if trial.state != "running":
             self.rule.restore(trial)
@@ -135,11 +144,10 @@ class Engine:
 
     def _fixed(self) -> Start | None:
         """Return the reference point, the baseline or a repetition of the reference point."""
-        roles = {trial.role for trial in self.trials.values() if trial.role in ("reference", "baseline")}
         seed, fold = self.plan.seed, self.plan.first_fold
-        if self.plan.reference and "reference" not in roles:
+        if self.plan.reference and not self._roles["reference"]:
             return Start("reference", Proposal(self.plan.reference), seed, fold)
-        if self.plan.baseline and "baseline" not in roles:
+        if self.plan.baseline and not self._roles["baseline"]:
             return Start("baseline", Proposal({}), seed, fold)
         if len(self.trials) > 1 + self.plan.baseline + self.plan.noise_repeats:
             return None  # they were all started
@@ -149,7 +157,7 @@ class Engine:
         return self._again(self._replication.of_a_fold(self.trials.values())) if self._spare() else None
 
     def _points_left(self) -> bool:
-        begun = sum(trial.is_point or self._is_fold(trial) for trial in self.trials.values())
+        begun = len(self._tried) + self._further_folds
         if begun >= self.plan.points or self.plan.used() >= 1 - self.plan.share:
             return False
         return not (self.plan.stop_at_noise and self.gain_is_noise())
@@ -163,12 +171,10 @@ class Engine:
             return None
         if self.plan.stop_at_noise and self.gain_is_noise():
             return None
-        trials = list(self.trials.values())
-        tried = [trial.values for trial in trials if trial.is_point]
-        proposal = self._first_of_earlier(tried)
+        proposal = self._first_of_earlier(self._tried)
         if proposal is None:
-            told = self._observations.of(trials, self.earlier)
-            proposal = self.proposer.propose(told, self.attributes, tried)
+            told = self._observations.of(list(self.trials.values()), self.earlier)
+            proposal = self.proposer.propose(told, self.attributes, self._tried)
         if proposal is None:
             self._space_is_used_up = True
             return None
@@ -177,8 +183,7 @@ class Engine:
 
     def _first_of_earlier(self, tried: Sequence[Mapping[str, Any]]) -> Proposal | None:
         """Return one of the best points of earlier searches; they are tried first."""
-        own = sum(trial.role == "search" for trial in self.trials.values())
-        if own >= STARTS:
+        if not self.earlier or self._roles["search"] >= STARTS:
             return None
         untried = (point.values for point in self.earlier[: 2 * STARTS] if point.values not in tried)
         return next((Proposal(values) for values in untried), None)

@@ -44,10 +44,11 @@ class Observations:
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
         self._points: dict[int, FrozenTrial] = {}
+        self._best: dict[int, float] = {}  # of trials that have ended
 
     def of(self, trials: Sequence[EngineTrial], earlier: Sequence[EarlierPoint] = ()) -> list[FrozenTrial]:
         """Return the points; a higher value is better, and `estimate_sd` is its error."""
-        considered = _considered([trial for trial in trials if trial.is_point])
+        considered = self._considered([trial for trial in trials if trial.role in ("search", "reference")])
         noise = noise_of(trials)
         if noise is None:
             scores = [trial.score for trial in considered if trial.score is not None]
@@ -64,6 +65,23 @@ class Observations:
             each.number = each._trial_id = place
         return told
 
+    def _considered(self, points: list[EngineTrial]) -> list[EngineTrial]:
+        """Return the points of which the sampler learns: the best and the latest, in their order."""
+        if len(points) <= MOST:
+            return points
+        older, latest = points[: -MOST // 2], points[-MOST // 2 :]
+        best = np.array([self._best_of(trial) for trial in older])
+        order = np.argsort(-best, kind="stable")[: MOST - len(latest)]
+        return [*(older[index] for index in np.sort(order)), *latest]
+
+    def _best_of(self, trial: EngineTrial) -> float:
+        known = self._best.get(trial.number)
+        if known is None:
+            known = max(trial.scores, default=-math.inf)
+            if trial.state in ("complete", "pruned", "failed"):
+                self._best[trial.number] = known
+        return known
+
     def _told(self, trial: EngineTrial, estimate: Estimate | None) -> FrozenTrial:
         if trial.number not in self._points:
             self._points[trial.number] = _point(self._space, trial)
@@ -74,16 +92,6 @@ class Observations:
             _with_value(_point(self._space, EngineTrial(-1, "search", point.values)), Estimate(score, error))
             for point, score, error in moved(earlier, known)
         ]
-
-
-def _considered(points: list[EngineTrial]) -> list[EngineTrial]:
-    """Return the points of which the sampler learns, in their order."""
-    if len(points) <= MOST:
-        return points
-    older, latest = points[: -MOST // 2], points[-MOST // 2 :]
-    best = np.array([max(trial.scores, default=-math.inf) for trial in older])
-    order = np.argsort(-best, kind="stable")[: MOST - len(latest)]
-    return [*(older[index] for index in np.sort(order)), *latest]
 
 
 def _means_of_repeated(trials: Sequence[EngineTrial]) -> dict[int, tuple[float, int]]:
