@@ -91,9 +91,12 @@ class Ladder:
         trial = self._waiting.get(number)
         return self._settle(trial) if trial is not None and is_yardstick(trial) else []
 
-    def better(self, rung: int, score: float) -> int:
-        """Return how many trials have reached the rung with a higher score."""
-        return bisect_left(self.entries[rung], (-score, -1))
+    def ahead_of(self, arrival: Arrival) -> int:
+        """Return how many trials have reached the rung with a higher score, or earlier with the same one.
+
+        So a point that adds nothing to one of before does not go on beside it.
+        """
+        return bisect_left(self.entries[arrival.rung], (-arrival.score, arrival.trial.number))
 
     def _enter(self, trial: EngineTrial, since: int) -> list[Arrival]:
         if trial.role == "repeat" or not trial.steps:

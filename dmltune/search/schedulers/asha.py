@@ -32,7 +32,7 @@ class Asha:
 
 
 class HalvingRule:
-    """Of N trials at a rung the best ⌈N/reduction⌉ go on. Equal trials go on together."""
+    """Of N trials at a rung the best ⌈N/reduction⌉ go on; of equal ones the oldest."""
 
     def __init__(self, budget: Budget, shares: Sequence[Fraction], reduction: int, unit: Unit) -> None:
         self._ladder, self._reduction = Ladder(budget, shares, unit), reduction
@@ -45,7 +45,7 @@ class HalvingRule:
 
     def _stops(self, arrival: Arrival) -> bool:
         size = len(self._ladder.entries[arrival.rung])
-        return self._ladder.better(arrival.rung, arrival.score) >= -(-size // self._reduction)
+        return self._ladder.ahead_of(arrival) >= -(-size // self._reduction)
 
     def restore(self, trial: EngineTrial) -> None:
         self._ladder.restore(trial)
