@@ -38,7 +38,7 @@ def test_a_dry_run_shows_the_plan_and_starts_nothing(dmltune: Run, tmp_path: Pat
     words = ("search", "glyphs-ccp", "max_steps=100", "data.classes=60", "--trials", "5", "--dry-run")
     text = dmltune(*words).stdout
     for expected in (
-        "5 of at most 100 steps",
+        "6 of at most 100 steps",
         "what varies",
         "references.lambda",
         "trial 0",

@@ -113,7 +113,7 @@ Message = Callable[..., str]
             "extends: cub\nreferences: {name: ccp, proxies: 9, pool_size: 2}\n",
             "pool_size must be at least proxies",
         ),
-        ("extends: cub\nsampler: bayes\n", f"{FILE}:2: no 'bayes' in samplers; there are"),
+        ("extends: cub\nsampler: oracle\n", f"{FILE}:2: no 'oracle' in samplers; there are"),
         (
             "extends: cub\nsampler: [gp]\n",
             f"{FILE}:2: sampler must be a mapping of 'key: value' lines; got the list",

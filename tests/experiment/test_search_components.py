@@ -25,7 +25,9 @@ def test_a_name_alone_and_a_name_with_parameters_are_the_same_form() -> None:
     assert load_experiment("cub-ccp", ["sampler=tpe", "sampler.startup_trials=7", "sampler=tpe"]) == chosen
     assert (
         "startup_trials"
-        not in load_experiment("cub-ccp", ["sampler.startup_trials=7", "sampler=random"]).to_dict()
+        not in load_experiment(
+            "cub-ccp", ["sampler=tpe", "sampler.startup_trials=7", "sampler=random"]
+        ).to_dict()
     )
 
 
@@ -33,7 +35,7 @@ def test_a_name_alone_and_a_name_with_parameters_are_the_same_form() -> None:
 def test_an_experiment_of_an_older_version_names_its_sampler_by_a_text_and_does_not_differ(
     scheduler: str,
 ) -> None:
-    experiment = load_experiment("glyphs-ccp", [f"scheduler={scheduler}", "sampler=gp"])
+    experiment = load_experiment("glyphs-gsp", [f"scheduler={scheduler}", "sampler=gp"])
     old = experiment.to_dict()
     old |= {"sampler": "gp", "scheduler": scheduler}
     del old["data"]["missing"]

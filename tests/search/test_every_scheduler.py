@@ -80,7 +80,7 @@ def test_a_failed_trial_leaves_without_an_error_and_is_not_promoted(name: str) -
     rule.end(8)
     while (number := rule.promote(closing=True)) is not None:
         assert number != 8
-    assert run(rule, trial(9), [0.5]) != ["stop"]
+    assert run(rule, trial(9), [0.55]) != ["stop"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -216,8 +216,8 @@ def test_asha_stops_whoever_is_not_among_the_best_of_its_rung_so_far(
     rung = 90 // reduction
     at = next(i for i, step in enumerate(ALL_STEPS) if step >= rung)
     for number, level in enumerate(levels):
-        before = levels[: number + 1]
-        survives = sum(other > level for other in before) < len(before) / reduction
+        before = levels[:number]
+        survives = sum(other >= level for other in before) < (number + 1) / reduction
         answers = run(rule, trial(number), [float(level)] * 9)
         assert answers == (["continue"] * 9 if survives else ["continue"] * at + ["stop"])
 
