@@ -35,26 +35,26 @@ def test_the_spaces_of_the_folder_come_too_and_a_broken_one_says_why(dmltune: Ru
 
 
 def test_a_dry_run_shows_the_plan_and_starts_nothing(dmltune: Run, tmp_path: Path) -> None:
-    words = ("search", "glyphs-ccp", "max_steps=100", "data.classes=60", "--trials", "5", "--dry-run")
+    words = ("search", "glyphs-ccp", "max_steps=100", "data.classes=60", "--trials", "4", "--dry-run")
     text = dmltune(*words).stdout
     for expected in (
-        "6 of at most 100 steps",
+        "4 of at most 100 steps",
         "what varies",
         "references.lambda",
         "trial 0",
         "what it costs here",
-        "5 trials",
+        "4 trials",
         "nothing was started",
     ):
         assert expected in text
     plan = json.loads(dmltune(*words, "-f", "json").stdout)
-    assert plan["trials"] == 5
+    assert plan["trials"] == 4
     assert plan["experiment"]["max_steps"] == 100
     cost = plan["cost"]
     trial = cost["measured"]["trial 0"]
     assert trial["seconds"] == pytest.approx(sum(trial["parts"].values()))
     assert trial["parts"]["steps"] == pytest.approx(100 * trial["step"])
-    assert cost["seconds_at_most"] == pytest.approx(5 * trial["seconds"] / cost["concurrent"])
+    assert cost["seconds_at_most"] == pytest.approx(4 * trial["seconds"] / cost["concurrent"])
     assert cost["disk_while_running"] > trial["checkpoint_size"] > trial["model_size"] > 100_000
     assert set(plan["reference_point"]) == set(plan["experiment"]["search"])
     assert not list((tmp_path / "mlruns").glob("*.db"))
