@@ -179,9 +179,15 @@ def _posterior(population: Population, grid: Floats, weights: Floats, solution: 
     kind[own] = np.arange(len(own))
     as_insider = np.where(population.plain, 2 * len(own) + 1, kind + len(own))[outside]
     kind, member = np.append(kind, as_insider), np.append(np.arange(len(kind)), outside)
-    wide2 = tau2 * np.ones(len(counts))  # (G, kinds)
-    wide2[:, : len(own)] *= 1 + (_WIDE**2 - 1) * _far_above(population, grid, solution)
-    trust = np.where(inside, counts * wide2 / (counts * wide2 + sigma2), 1.0)
+    trust = np.where(inside, counts * tau2 / (counts * tau2 + sigma2), 1.0)  # (G, kinds)
+    own_variance = sigma2 * trust / counts
+    # Repeated candidates: mean and variance of the mixture of both parts of the population.
+    repeated, chance, distance2 = slice(0, len(own)), *_far_above(population, grid, solution)
+    wide = counts * _WIDE**2 * tau2 / (counts * _WIDE**2 * tau2 + sigma2)
+    more = np.where(inside, wide - trust, 0.0)[:, repeated]
+    trust[:, repeated] += chance * more
+    own_variance[:, repeated] = sigma2 * trust[:, repeated] / counts[repeated]
+    own_variance[:, repeated] += chance * (1 - chance) * more**2 * distance2
     load = np.concatenate([(1 - trust)[:, :, None], -trust[:, :, None] * effects], axis=2)
     shared = np.einsum("gkq,gq->gk", load, solution.psi)
     means = trust[:, kind] * population.means[member] + shared[:, kind] + population.offset
@@ -194,15 +200,15 @@ def _posterior(population: Population, grid: Floats, weights: Floats, solution: 
         outside=outside,
         alike=_alike(population, grid, solution, outside),
         load=load,
-        own=sigma2 * trust / counts,
+        own=own_variance,
         psi=solution.psi,
         covariance=solution.covariance,
         shift=None if design.shift is None else 1 + design.shift,
     )
 
 
-def _far_above(population: Population, grid: Floats, solution: Solution) -> Floats:
-    """Return the probability that a repeated candidate is of a wide tenth of the population (G, own).
+def _far_above(population: Population, grid: Floats, solution: Solution) -> tuple[Floats, Floats]:
+    """Return the probability that a candidate is of a wide tenth of the population, and (ȳ − fit)² (G, own).
 
     A tenth has the prior N(m, (3τ)²), so that a rare good configuration is not shrunk to the others.
     """
@@ -212,7 +218,7 @@ def _far_above(population: Population, grid: Floats, solution: Solution) -> Floa
     error2 = grid[:, [0]] ** 2 / population.counts[own]
     narrow, wide = error2 + grid[:, [1]] ** 2, error2 + (_WIDE * grid[:, [1]]) ** 2
     log_odds = 0.5 * (np.log(narrow / wide) + distance2 * (1 / narrow - 1 / wide)) + np.log(1 / 9)
-    return np.asarray(expit(log_odds))
+    return np.asarray(expit(log_odds)), np.asarray(distance2)
 
 
 def _alike(population: Population, grid: Floats, solution: Solution, outside: NDArray[np.int64]) -> Floats:
