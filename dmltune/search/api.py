@@ -22,7 +22,7 @@ from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
 from dmltune.search.outcome import outcome_of
 from dmltune.search.records import TrialRecords
-from dmltune.search.session_options import OPTIONS, SessionOptions
+from dmltune.search.session_options import SessionOptions
 from dmltune.search.state import SearchResult, SearchState, Watch
 from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
@@ -54,17 +54,14 @@ def search(
     The experiment's `noise_seeds` adds repetitions of the reference point: that many seeds in all.
     The same `name` continues where it stopped; `time` (seconds) ends it early, to be continued, and so does
     `cost` (seconds of all workers together, also of earlier sessions). A new search learns from the searches
-    `start_from` of the same store. Only the training half of the data
-    set is read: scores are those of the validation classes. `watch` is called with every SearchEvent.
+    `start_from` of the same store. Only the training half of the data set is read: scores are those of the
+    validation classes. `watch` is called with every SearchEvent.
     """
     resources = Resources(workers, concurrent, address, isolation)
-    name = validated_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
     limits = SpendingLimits(time, cost, workers)
+    name = validated_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
     plan = make_plan(experiment, trials, limits)
     locations = Locations(store or Store.at(), data_root)
-    options = SessionOptions(
-        trials, time, cost, workers, concurrent, isolation, locations.absolute_root, address
-    )
     fingerprint = validate_experiment(experiment, locations, workers)
     with claim_name(locations.store, name, experiment, fingerprint):
         objective = experiment.objective
@@ -75,7 +72,7 @@ def search(
         records = TrialRecords(locations.store, state, experiment, parent, about, watch)
         if start_from and not records.trials():
             store_points(records.study, points_of(locations.store, start_from, experiment.space))
-        records.study.set_attribute(OPTIONS, options.to_dict())
+        SessionOptions.of(trials, time, cost, resources, locations).store(records.study)
         engine = make_engine(experiment, plan, records)
         if not is_new and not records.unfinished() and engine.next() == END:
             return _result(experiment, records, engine, locations.store, "")  # the run stays as it is

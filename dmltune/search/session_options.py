@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from dmltune.resources import Locations, Resources
+from dmltune.search.study import Study
+
 OPTIONS = "options"  # the study attribute
 
 
@@ -25,8 +28,28 @@ class SessionOptions:
     data_root: str | None = None
     address: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    @classmethod
+    def of(
+        cls,
+        trials: int | None,
+        time: float | None,
+        cost: float | None,
+        resources: Resources,
+        locations: Locations,
+    ) -> SessionOptions:
+        return cls(
+            trials,
+            time,
+            cost,
+            resources.workers,
+            resources.concurrent,
+            resources.isolation,
+            locations.absolute_root,
+            resources.address,
+        )
+
+    def store(self, study: Study) -> None:
+        study.set_attribute(OPTIONS, asdict(self))
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> SessionOptions:
