@@ -17,7 +17,7 @@ SHOWING = {
     "json": ("spaces", "-f", "json"),
     "methods": ("methods", "loss"),
     "data": ("data", "list"),
-    "plan": plan("data.classes=60"),
+    "plan": plan("data.classes=40", "data.size=16", "batch.size=16"),
 }
 
 
