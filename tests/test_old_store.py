@@ -24,7 +24,7 @@ WRITTEN_AT = "/tmp/dmltune-old-store"
 # the space as it was when the store was written
 AS_IT_WAS = (
     *("monitor.every=null", "monitor.images=500", "references.longest=null"),
-    "reference_point.references.pool_size=7",
+    *("reference_point.references.pool_size=7", "sampler=tpe", "scheduler.unit=steps"),
 )
 SHORT = ("glyphs-ccp", *AS_IT_WAS, "data.classes=40")
 DONE = ("search", *SHORT, "max_steps=6", "validate_every=2", "--trials", "4", "--name", "done", "-f", "json")

@@ -64,11 +64,9 @@ def search(
     locations = Locations(store or Store.at(), data_root)
     fingerprint = validate_experiment(experiment, locations, workers)
     with claim_name(locations.store, name, experiment, fingerprint):
-        objective = experiment.objective
-        state = SearchState(name, space_name, objective.metric, objective.mode, plan.total)
-        state.deadline = limits.start(state)
         about = provenance(experiment, fingerprint)
         parent, is_new = _parent_run(locations.store, experiment, name, space_name, about)
+        state = _search_state(experiment, name, space_name, plan, limits)
         records = TrialRecords(locations.store, state, experiment, parent, about, watch)
         if start_from and not records.trials():
             store_points(records.study, points_of(locations.store, start_from, experiment.space))
@@ -101,6 +99,15 @@ def make_plan(experiment: Experiment, trials: int | None, limits: SpendingLimits
         raise UserError(f"--trials must be at least 1; got {trials}")
     limits.require_positive()
     return Plan.of(experiment, trials, limits.used)
+
+
+def _search_state(
+    experiment: Experiment, name: str, space_name: str, plan: Plan, limits: SpendingLimits
+) -> SearchState:
+    objective = experiment.objective
+    state = SearchState(name, space_name, objective.metric, objective.mode, plan.total)
+    state.deadline = limits.start(state)
+    return state
 
 
 def _parent_run(

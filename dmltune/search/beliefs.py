@@ -133,8 +133,8 @@ def _weighted(population: Population, sigmas: Floats, ratios: Floats) -> tuple[F
     log_weights = solution.log_weights + prior
     weights = np.exp(log_weights - log_weights.max())
     heavy = weights > _NEGLIGIBLE
-    kept = Solution(log_weights[heavy], solution.psi[heavy], solution.covariance[heavy])
-    return grid[heavy], weights[heavy] / weights[heavy].sum(), kept
+    remaining = Solution(log_weights[heavy], solution.psi[heavy], solution.covariance[heavy])
+    return grid[heavy], weights[heavy] / weights[heavy].sum(), remaining
 
 
 def _noise_range(spread: float, degrees: int, population: Population) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dmltune.search.state import Outcome, Range
-from dmltune.search.winners import Interval, Verdict
+from dmltune.search.winners import Verdict
 
 
 def outcome_of(verdict: Verdict | None, mode: Literal["max", "min"]) -> Outcome | None:
@@ -15,15 +15,11 @@ def outcome_of(verdict: Verdict | None, mode: Literal["max", "min"]) -> Outcome 
         winner=verdict.winner,
         winner_set=verdict.winner_set,
         noise=verdict.noise,
-        corrected=_range(verdict.corrected, turned=mode == "min"),
-        lead=_range(verdict.lead),
+        corrected=_turned(verdict.corrected) if mode == "min" else verdict.corrected,
+        lead=verdict.lead,
         lead_is_noise=verdict.lead_is_noise,
     )
 
 
-def _range(interval: Interval | None, turned: bool = False) -> Range | None:
-    if interval is None:
-        return None
-    if turned:
-        return Range(-interval.mean, -interval.high, -interval.low)
-    return Range(interval.mean, interval.low, interval.high)
+def _turned(interval: Range | None) -> Range | None:
+    return None if interval is None else Range(-interval.mean, -interval.high, -interval.low)

@@ -66,13 +66,15 @@ class Replication:
             return False
         incumbent = max(whole.values(), key=lambda scores: statistics.fmean(scores[fold] for fold in folds))
         shared = [fold for fold in folds if fold in own]
-        noise, degrees = fold_race.fold_noise([[row[fold] for fold in folds] for row in whole.values()])
+        rows = [[row[fold] for fold in folds] for row in whole.values()]
+        noise, degrees = fold_race.fold_noise(rows)
         return fold_race.drop(
             [own[fold] for fold in shared],
             [incumbent[fold] for fold in shared],
             k=len(folds),
             noise=noise,
             degrees=degrees,
+            chosen_from=1 if noise is None else fold_race.near_best(rows, noise),
         )
 
     def of_a_candidate(self, trials: Collection[EngineTrial], left: int) -> Again | None:

@@ -100,11 +100,6 @@ class StudySearcher(Searcher):
             return
         trial = self._live.pop(trial_id)
         with self._noting_failures():
-            if trial.decision == "pause" and not error:
-                self._dispatch.pause_order(trial.order_id)
-                self._records.pause(trial.number)
-                self._engine.end(trial.number, "paused")
-                return
             self._dispatch.close_order(trial.order_id)
             self._close(trial.number, "lost: its Tune actor died" if error else STOPPED)
 
@@ -123,7 +118,16 @@ class StudySearcher(Searcher):
                 ended = ended_projections(report.metrics)
                 decision = self._engine.report(trial.number, report.step, self._sign * score, ended)
                 trial.decision = "continue" if report.finished else decision
+            if trial.decision == "pause":
+                self._pause(trial_id, trial)
         return trial.decision
+
+    def _pause(self, trial_id: str, trial: _LiveTrial) -> None:
+        """Pause it at once: it may be the next to continue, before Tune has ended its own trial."""
+        del self._live[trial_id]
+        self._dispatch.pause_order(trial.order_id)
+        self._records.pause(trial.number)
+        self._engine.end(trial.number, "paused")
 
     @property
     def _sign(self) -> int:

@@ -80,7 +80,8 @@ class Study:
     # ---- what the sampler stores
 
     def sampler_state(self) -> dict[str, Any]:
-        return dict(self._storage.get_study_system_attrs(self._study_id))
+        stored = self._storage.get_study_system_attrs(self._study_id)
+        return {key: value for key, value in stored.items() if not key.startswith("study:")}  # Optuna's own
 
     def store_sampler_state(self, values: Mapping[str, Any]) -> None:
         before = self.sampler_state()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 from typing import Any
 
 import ray
@@ -24,6 +25,7 @@ class BrokerTrainable(tune.Trainable):
         self._order = Order(**json.loads(config["order"]))
         self._broker: Any = ray.get_actor(config["broker"], namespace=config["namespace"])
         self._number = -1
+        self._asker = secrets.token_hex(8)  # this trial of Tune's: a paused order comes back in another one
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
@@ -31,7 +33,7 @@ class BrokerTrainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        report: TrialReport = ray.get(self._broker.next_report.remote(self._order, self._number))
+        report: TrialReport = ray.get(self._broker.next_report.remote(self._order, self._number, self._asker))
         self._number = report.number
         return _result(report)
 
@@ -43,7 +45,7 @@ class BrokerTrainable(tune.Trainable):
 
     def cleanup(self) -> None:
         with contextlib.suppress(ray.exceptions.RayError):  # the search is ending
-            ray.get(self._broker.pause.remote(self._order.id), timeout=10)
+            ray.get(self._broker.pause.remote(self._order.id, self._asker), timeout=10)
 
 
 def _result(report: TrialReport) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import ray
 from ray import tune
 from ray.tune.stopper import Stopper
 
@@ -97,7 +98,7 @@ def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> 
         return Order.of(order_id, point, folder, locations, pool.plan.threads, untrained=untrained)
 
     def pause(order_id: str) -> None:
-        pool.broker.pause.remote(order_id)
+        ray.get(pool.broker.pause.remote(order_id))  # before anybody asks for the order again
 
     address = {"broker": BROKER, "namespace": pool.session.namespace}
     return Dispatch(make_order, pool.close, pause, address, pool.plan.concurrent)

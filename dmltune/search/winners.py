@@ -9,15 +9,7 @@ import numpy as np
 from dmltune.search.beliefs import Beliefs, Mixture, beliefs
 from dmltune.search.design import design_of, pooled_noise
 from dmltune.search.score_table import ScoreTable
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean with the ends of its interval."""
-
-    mean: float
-    low: float
-    high: float
+from dmltune.search.state import Range
 
 
 @dataclass(frozen=True)
@@ -28,8 +20,8 @@ class Verdict:
     winner_set: tuple[int, ...]  # best first
     noise: float | None  # the standard deviation of a score
     noise_degrees: int  # how many degrees of freedom it has; 0 for one that was given
-    corrected: Interval | None  # the winner's true mean, corrected for its having been chosen
-    lead: Interval | None  # winner minus baseline, with the same correction
+    corrected: Range | None  # the winner's true mean, corrected for its having been chosen
+    lead: Range | None  # winner minus baseline, with the same correction
     lead_is_noise: bool | None  # whether the interval of the lead contains 0
 
 
@@ -83,10 +75,10 @@ def _by_score(table: ScoreTable, noise: float | None, degrees: int) -> Verdict:
     tied = tuple(c for c in means if c != winner and np.isclose(means[c], means[winner], rtol=1e-12, atol=0))
     corrected = lead = None
     if noise == 0:
-        corrected = Interval(means[winner], means[winner], means[winner])
+        corrected = Range(means[winner], means[winner], means[winner])
         if table.baseline is not None and table.baseline in table.rows:
             difference = means[winner] - table.mean(table.baseline)
-            lead = Interval(difference, difference, difference)
+            lead = Range(difference, difference, difference)
     return Verdict(
         winner=winner,
         winner_set=(winner, *tied),
@@ -98,6 +90,6 @@ def _by_score(table: ScoreTable, noise: float | None, degrees: int) -> Verdict:
     )
 
 
-def _interval(values: Mixture, level: float) -> Interval:
+def _interval(values: Mixture, level: float) -> Range:
     tail = (1 - level) / 2
-    return Interval(values.mean, values.quantile(tail), values.quantile(1 - tail))
+    return Range(values.mean, values.quantile(tail), values.quantile(1 - tail))

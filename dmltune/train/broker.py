@@ -7,7 +7,7 @@ validation and waits until the trial asks for the next. Nothing here computes. E
     next_report(order, k)    ──▶   queue          ◀──     next_order(group)
                              ◀──   reports[k+1]   ◀──     report(group, id, report)
                                                   ──▶     verdict(group, id, k): "go" when k+1 is asked for
-    pause(id)                ──▶   paused         ──▶     verdict: "leave"; the checkpoint stays
+    pause(id, asker)         ──▶   paused         ──▶     verdict: "leave"; the checkpoint stays
     close(id)                ──▶   closed         ──▶     verdict: "leave"; wait_left(id) ends
 
 The order travels with every question, so asking for a report posts an order that is new, paused, or lost
@@ -36,6 +36,7 @@ class _OrderState:
     order: Order
     reports: list[TrialReport] = field(default_factory=list)
     wanted: int = -1  # the trial asks for the report after this one: training may go on
+    asker: str = ""  # who asked for the next report last
     paused: bool = False
     closed: bool = False
     attempts: int = 0
@@ -64,10 +65,11 @@ class Broker:
 
     # ---- for trials
 
-    async def next_report(self, order: Order, after: int) -> TrialReport:
+    async def next_report(self, order: Order, after: int, asker: str = "") -> TrialReport:
         """Wait for the first report with a number above `after`. A new or paused order is queued first."""
         async with self._changed:
             state = self._orders.setdefault(order.id, _OrderState(order))
+            state.asker = asker
             state.wanted = max(state.wanted, after)
             state.paused = False
             if not state.finished and order.id not in self._working.values() and order.id not in self._queue:
@@ -77,11 +79,14 @@ class Broker:
             later = [r for r in state.reports if r.number > after]
             return later[0] if later else TrialReport.failed("closed before it finished")
 
-    async def pause(self, order_id: str) -> None:
-        """Let the group leave this order at once. Its checkpoint stays; asking for a report continues it."""
+    async def pause(self, order_id: str, asker: str = "") -> None:
+        """Let the group leave this order at once. Its checkpoint stays; asking for a report continues it.
+
+        An `asker` pauses only its own question: another one may have asked for the order since.
+        """
         async with self._changed:
             state = self._orders.get(order_id)
-            if state is not None and not state.finished:
+            if state is not None and not state.finished and asker in ("", state.asker):
                 state.paused = True
                 self._unqueue(order_id)
             self._changed.notify_all()

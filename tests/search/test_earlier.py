@@ -23,7 +23,7 @@ from dmltune.search.earlier import (
 from dmltune.search.engine import Start
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.making import make_engine
-from dmltune.search.observations import observed
+from dmltune.search.observations import Observations
 from dmltune.search.sampling import Proposal
 from dmltune.search.simulated_space import simulated_space
 from dmltune.store import Store
@@ -64,7 +64,7 @@ def test_a_quantile_becomes_a_score_of_the_new_search_with_a_wide_error() -> Non
     points = [EarlierPoint({"x": 0.2, "n": 2}, 1.0), EarlierPoint({"x": 0.4, "n": 2}, -1.0)]
     (_, high, error), (_, low, _) = moved(points, [10.0, 12.0, 14.0])
     assert (high, low, error) == (14.0, 10.0, 2.0)
-    told = observed(SPACE, [trial(0, 0.3, [10.0]), trial(1, 0.6, [14.0])], points)
+    told = Observations(SPACE).of([trial(0, 0.3, [10.0]), trial(1, 0.6, [14.0])], points)
     assert [t.params["x"] for t in told] == [0.2, 0.4, 0.3, 0.6]
     assert told[0].user_attrs["estimate_sd"] > told[2].user_attrs["estimate_sd"]
     assert all(t.state == TrialState.COMPLETE for t in told)

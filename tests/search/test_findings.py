@@ -47,7 +47,7 @@ def test_the_reference_point_is_repeated_with_other_seeds_that_no_sampler_sees(t
     configs = [searcher(records, tmp_path).suggest("0")]
     first = searcher(records, tmp_path)
     configs += [first.suggest(str(number)) for number in range(1, 5)]
-    assert first.suggest("6") == "FINISHED"
+    assert first.suggest("6") is None  # there may be more to repeat when these have ended
     assert first.failure is None
     rows = [records.state.rows[number] for number in range(5)]
     assert [row.role for row in rows] == ["reference", "baseline", "repeat", "repeat", "search"]

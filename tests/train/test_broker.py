@@ -304,3 +304,19 @@ def test_the_broker_and_the_actors_of_tune_do_not_import_torch() -> None:
     program = "import sys, dmltune.train.broker, dmltune.search.trainable; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
+
+
+def test_the_pause_of_a_trial_that_another_one_continues_comes_too_late() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        asyncio.ensure_future(broker.next_report(order(), -1, "first"))
+        await asyncio.sleep(0)
+        assert await broker.next_order("a", 1) == order()
+        await broker.pause(FIRST)  # by the driver
+        second = asyncio.ensure_future(broker.next_report(order(), -1, "second"))
+        await asyncio.sleep(0)
+        await broker.pause(FIRST, "first")  # the first trial's actor ends after that
+        await broker.report("a", FIRST, report(0, finished=True))
+        assert await second == report(0, finished=True)
+
+    run(scenario())
