@@ -309,7 +309,7 @@ def test_the_broker_and_the_actors_of_tune_do_not_import_torch() -> None:
 def test_the_pause_of_a_trial_that_another_one_continues_comes_too_late() -> None:
     async def scenario() -> None:
         broker = Broker()
-        asyncio.ensure_future(broker.next_report(order(), -1, "first"))
+        first = asyncio.ensure_future(broker.next_report(order(), -1, "first"))
         await asyncio.sleep(0)
         assert await broker.next_order("a", 1) == order()
         await broker.pause(FIRST)  # by the driver
@@ -317,6 +317,6 @@ def test_the_pause_of_a_trial_that_another_one_continues_comes_too_late() -> Non
         await asyncio.sleep(0)
         await broker.pause(FIRST, "first")  # the first trial's actor ends after that
         await broker.report("a", FIRST, report(0, finished=True))
-        assert await second == report(0, finished=True)
+        assert await first == await second == report(0, finished=True)
 
     run(scenario())
