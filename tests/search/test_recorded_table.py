@@ -45,7 +45,7 @@ def test_a_winner_that_dips_at_the_stock_rungs_is_dropped_there_and_not_at_proje
     projection = [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
     rows = []
     for number in range(12):
-        scores = [0.1 + 0.01 * number + 0.02 * at for at in range(12)]
+        scores = [0.1 + 0.03 * number + 0.02 * at for at in range(12)]
         if number == 11:
             scores[3] = 0.01
         rows += [{"configuration": number, "seed": 0, "scores": scores, "projection": projection}]
