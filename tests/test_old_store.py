@@ -16,6 +16,7 @@ from optuna.trial import TrialState
 from support.driving import Place
 
 from dmltune import tags
+from dmltune.search.stored import StoredSearches
 from dmltune.store import Store
 from dmltune.tracking import Tracker
 
@@ -75,6 +76,16 @@ def test_it_is_listed(place: Place) -> None:
     code, out, errors = place.run("table")
     assert code == 0, errors
     assert "done" in out
+    searches = {search.name: search for search in StoredSearches(Store.at(place.store)).all()}
+    assert {name: search.status for name, search in searches.items()} == {
+        "done": "complete",
+        "half": "interrupted",
+    }
+    assert {name: best.number for name, search in searches.items() if (best := search.winner)} == {
+        "done": 3,
+        "half": 0,
+    }
+    assert searches["done"].metric == "map_at_r"
 
 
 def test_a_search_and_a_training_are_evaluated(place: Place) -> None:

@@ -51,7 +51,7 @@ def sentences(found: TrialComparison) -> list[Text]:
             text.append(f"{side.label} is {state} at step {step}: its score is not final.")
     chosen = [side.label for side in (found.left, found.right) if side.chosen]
     if len(chosen) == 1:
-        text.append(f"{chosen[0]} is the best of its search: its score is that of a lucky trial as well.")
+        text.append(f"{chosen[0]} was chosen for its score, so the score is optimistic.")
     return [part for sentence in text for part in lines(sentence, rest="  ")]
 
 
