@@ -81,7 +81,8 @@ def test_a_search_of_the_first_version_can_be_checked(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     search = load_finished_search("t", Tracker(store))
     assert [trial.number for trial in search.complete_trials()] == [2, 0]
-    assert search.experiment.differences(EXPERIMENT) == []
+    since = ["sampler.name: 'tpe' → 'auto'", "scheduler.unit: 'steps' → 'projections'"]
+    assert search.experiment.differences(EXPERIMENT) == since
     prepared = prepare("t", store=store, repeats=1)
     assert [each.key for each in prepared.plan.configurations] == ["winner", "baseline"]
     assert prepared.plan.configurations[0].labels == ("winner", "reference point")

@@ -47,6 +47,12 @@ LOOKUPS = {
     "check": ("check", "{name}", "--dry-run", "--store", "{store}"),
     "evaluate": ("evaluate", "{name}", "--store", "{store}"),
     "table": ("table", "{name}", "--store", "{store}"),
+    "best": ("best", "{name}", "--store", "{store}"),
+    "importance": ("importance", "{name}", "--store", "{store}"),
+    "export-config": ("export-config", "{name}", "--store", "{store}"),
+    "resume": ("resume", "{name}", "--store", "{store}"),
+    "rm": ("rm", "{name}", "--yes", "--store", "{store}"),
+    "from": (*plan(), "--from", "{name}", "--store", "{store}"),
 }
 NUMBERS = {
     "text": "many",
