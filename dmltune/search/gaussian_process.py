@@ -33,9 +33,9 @@ JITTER = 1e-8
 class Priors:
     """Means and standard deviations of the normal priors of θ; that of log ℓ grows with the dimension.
 
-    In many dimensions only long length scales let a point say something of others: the shift by log √P is that
-    of Hvarfner et al. 2024 (arXiv 2402.02229). Their wider and longer prior (√2, √3) finds much worse points of
-    Hartmann's function in 6 dimensions within 40 trials.
+    In many dimensions only long length scales let a point say something of others: the shift by log √P is
+    that of Hvarfner et al. 2024 (arXiv 2402.02229). Their wider and longer prior (√2, √3) finds much worse
+    points of Hartmann's function in 6 dimensions within 40 trials.
     """
 
     length: tuple[float, float] = (math.log(0.4), 0.8)

@@ -108,13 +108,13 @@ def test_it_goes_through_a_finite_space_without_a_repetition(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["auto", "cmaes", "gp", "tpe"])
 def test_it_learns_from_the_scores_in_both_directions(name: str) -> None:
-    def mean_score(mode: Literal["max", "min"]) -> float:
+    def median_score(mode: Literal["max", "min"]) -> float:
         points = proposals(name, seed=1, count=40, workers=3, of=numeric(), mode=mode)
-        return sum(map(score, points[20:])) / 20
+        return float(np.median(list(map(score, points[20:]))))  # a few points may explore
 
-    # the mean over the square is -0.247, the highest score 0 and the lowest -0.98
-    assert mean_score("max") > -0.12
-    assert mean_score("min") < -0.4
+    # random points have medians of about -0.15 in both directions
+    assert median_score("max") > -0.08
+    assert median_score("min") < -0.4
 
 
 def test_auto_is_the_gaussian_process_on_numbers_and_tpe_with_conditions() -> None:
