@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from dmltune.experiment.space.search_space import SearchSpace
 from dmltune.search.earlier import EarlierPoint, moved
 from dmltune.search.engine_trial import EngineTrial
-from dmltune.search.extrapolation import Estimate, final_estimates
+from dmltune.search.extrapolation import Estimate, clipped, final_estimates
 from dmltune.search.sampling import distribution
 
 MOST = 1000  # trials that a sampler reads: the best and the latest
@@ -52,7 +52,9 @@ class Observations:
         noise = noise_of(trials)
         if noise is None:
             scores = [trial.score for trial in considered if trial.score is not None]
-            noise = UNKNOWN_NOISE * float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
+            noise = (
+                UNKNOWN_NOISE * float(np.std(clipped(np.array(scores)), ddof=1)) if len(scores) > 1 else 0.0
+            )
         estimates = final_estimates(considered, noise)
         for number, (mean, count) in _means_of_repeated(trials).items():
             if number in estimates:
