@@ -54,6 +54,7 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
     """Return the plan. Trial 0 and the baseline are built with their data, which shows what is missing."""
     from dmltune.resources import Locations
     from dmltune.search.api import make_plan
+    from dmltune.search.earlier import points_of
     from dmltune.search.limits import SpendingLimits
     from dmltune.store import Store
     from dmltune.train.build import training_images, validate_experiment
@@ -62,6 +63,8 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
     experiment = chosen.experiment
     trials = make_plan(experiment, args.trials, SpendingLimits(args.time, args.cost)).total
     locations = Locations(Store.at(args.store), args.data_root)
+    if args.start_from:
+        points_of(locations.store, args.start_from, experiment.space)
     fingerprint = validate_experiment(experiment, locations, args.workers, planning=True)
     require_same(locations.store, chosen.name, experiment, fingerprint)
     images = training_images(experiment, locations.absolute_root)
