@@ -1,0 +1,252 @@
+"""Each scheduler's own rule, by brute force and by example."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.rule_reports import ALL_STEPS, BUDGET, HALVING, run, trial
+
+from dmltune.search import schedulers
+from dmltune.search.engine_trial import EngineTrial, TrialRole
+from dmltune.search.rungs import Ladder, halving_shares
+from dmltune.search.schedulers import Budget, Rule
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(2, 4))
+def test_asha_stops_whoever_is_not_among_the_best_of_its_rung_so_far(
+    levels: list[int], reduction: int
+) -> None:
+    rule = schedulers.load("asha", reduction=reduction, rungs=1).build(BUDGET)
+    rung = 90 // reduction
+    at = next(i for i, step in enumerate(ALL_STEPS) if step >= rung)
+    for number, level in enumerate(levels):
+        before = levels[:number]
+        survives = sum(other >= level for other in before) < (number + 1) / reduction
+        answers = run(rule, trial(number), [float(level)] * 9)
+        assert answers == (["continue"] * 9 if survives else ["continue"] * at + ["stop"])
+
+
+def test_asha_judges_by_the_best_score_so_far() -> None:
+    rule = schedulers.load("asha", reduction=3, rungs=1).build(BUDGET)
+    run(rule, trial(0), [0.5] * 9)
+    assert run(rule, trial(1), [0.1, 0.9, 0.2, 0.2]) == ["continue"] * 4
+    assert run(rule, trial(2), [0.1, 0.2, 0.2, 0.9]) == ["continue"] * 2 + ["stop"]
+
+
+@pytest.mark.parametrize("name", ["asha", "promote", "hyperband", "median", "topk"])
+def test_the_score_of_the_untrained_network_does_not_count(name: str) -> None:
+    answers = []
+    for known in ([], [0]):
+        rule = schedulers.load(name).build(BUDGET)
+        numbers = random.Random(2)
+        for number in range(30):
+            each = EngineTrial(number, "search", {}, steps=list(known), scores=[0.9] * len(known))
+            each.projections = [0] * len(known)
+            if known:
+                rule.report(each)
+            for step in ALL_STEPS:
+                each.add(step, numbers.random() / 2)
+                answers.append(rule.report(each))
+    half = len(answers) // 2
+    assert answers[:half] == answers[half:]
+    assert {"stop", "pause"} & set(answers)
+
+
+@pytest.mark.parametrize("name", ["asha", "promote"])
+def test_a_trial_at_its_end_is_neither_stopped_nor_paused(name: str) -> None:
+    rule = schedulers.load(name, unit="projections").build(BUDGET)
+    run(rule, trial(0, "reference"), DIPPED, PROJECTIONS)
+    for number in range(1, 4):
+        run(rule, trial(number), [0.6] * 4 + [0.95] * 5, PROJECTIONS)
+    until_the_end = [0, 0, 1, 1, 1, 1, 1, 1, 2]  # the second rung is reached by the last validation
+    assert run(rule, trial(4), [0.9] * 9, until_the_end) == ["continue"] * 9
+    assert rule.promote() != 4
+
+
+def test_rungs_lie_at_parts_of_the_budget_and_never_before_the_first_validation() -> None:
+    def stops_after(budget: Budget, **parameters: int) -> int:
+        rule = schedulers.load("asha", **parameters).build(budget)
+        run(rule, trial(0), [0.9] * 9)
+        return len(run(rule, trial(1), [0.5] * 9))
+
+    assert stops_after(BUDGET) == 1
+    assert stops_after(BUDGET, rungs=1) == 3
+    assert stops_after(BUDGET, reduction=2, rungs=2) == 3  # step 22: the validation at 30
+    assert stops_after(Budget(90, 40)) == 4
+    assert stops_after(Budget(90, 90)) == 9
+
+
+PROJECTIONS = [
+    0,
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    6,
+]  # of the reference point: with reduction 3 rungs at 1 and 2 projections
+DIPPED = [0.1, 0.5, 0.2, 0.3, 0.6, 0.4, 0.5, 0.8, 0.7]
+
+
+def with_reference() -> Rule:
+    rule = schedulers.load("asha", unit="projections").build(BUDGET)
+    assert run(rule, trial(0, "reference"), DIPPED, PROJECTIONS) == ["continue"] * 9
+    return rule
+
+
+def test_in_projections_a_trial_is_judged_at_its_own_projections_not_at_the_reference_points_steps() -> None:
+    slow = [0, 0, 0, 0, 0, 1, 1, 1, 2]
+    quick = [0, 1, 2, 2, 3, 3, 4, 4, 5]
+    rule = with_reference()
+    assert run(rule, trial(1), [0.1] * 9, quick) == ["continue", "stop"]
+    # A first projection that lasts longer is judged where the reference point's had ended: it cannot dip.
+    assert run(rule, trial(2), [0.65, 0.1, 0.1, 0.1, 0.1], slow) == ["continue"] * 5
+    assert run(rule, trial(3), [0.1] * 9, slow) == ["continue"] * 2 + ["stop"]
+    # A high score before the dip counts in it.
+    assert run(rule, trial(4), [0.7, 0.8, 0.05, 0.05, 0.05, 0.05], PROJECTIONS) == ["continue"] * 6
+
+
+def test_in_projections_nobody_is_judged_before_the_reference_point_has_ended() -> None:
+    rule = schedulers.load("asha", unit="projections").build(BUDGET)
+    reference, early = trial(0, "reference"), trial(1)
+    assert run(rule, reference, DIPPED[:8], PROJECTIONS) == ["continue"] * 8
+    assert run(rule, early, [0.01] * 3, PROJECTIONS) == ["continue"] * 3  # past its first projection
+    run(rule, reference, DIPPED, PROJECTIONS)
+    assert run(rule, early, [0.01] * 9, PROJECTIONS) == ["stop"]  # at its second one
+    assert run(rule, trial(2), [0.005] * 9, PROJECTIONS)[-1] == "stop"
+
+
+@pytest.mark.parametrize(("ended", "rungs"), [(1, [1]), (2, [1]), (4, [1]), (6, [1, 2]), (8, [1, 2])])
+def test_rungs_in_projections_are_as_far_apart_as_rungs_in_steps(ended: int, rungs: list[int]) -> None:
+    """A rung has at least three times the projections of the one before."""
+    ladder = Ladder(BUDGET, halving_shares(3, 2), "projections")
+    assert ladder.rungs is None
+    projections = [min(ended, count) for count in range(9)]
+    ladder.report(trial(0, "reference", DIPPED, projections=projections))
+    assert [rung.projections for rung in ladder.rungs or ()] == rungs
+
+
+@pytest.mark.parametrize("name", HALVING)
+def test_without_a_reference_point_the_first_trial_places_the_rungs(name: str) -> None:
+    rule = schedulers.load(name, unit="projections").build(BUDGET)
+    assert run(rule, trial(0), DIPPED, PROJECTIONS) == ["continue"] * 9
+    answers = [run(rule, trial(number), [0.1 / number] * 9, PROJECTIONS) for number in range(1, 18)]
+    assert {len(each) for each in answers} <= {3, 4, 9}
+    assert sum(each[-1] != "continue" for each in answers) > 8
+
+
+def test_without_projections_the_unit_is_steps() -> None:
+    by_steps, by_projections = (
+        schedulers.load("asha", unit=unit).build(BUDGET) for unit in ("steps", "projections")
+    )
+    numbers = random.Random(1)
+    for number in range(30):
+        scores = [numbers.random() for _ in ALL_STEPS]
+        role: TrialRole = "search" if number else "reference"
+        assert run(by_steps, trial(number, role), scores) == run(by_projections, trial(number, role), scores)
+
+
+def test_a_failed_reference_point_leaves_rungs_in_steps() -> None:
+    rule = schedulers.load("asha", unit="projections").build(BUDGET)
+    reference = trial(0, "reference")
+    run(rule, reference, [0.5] * 5, PROJECTIONS)
+    reference.state = "failed"
+    rule.end(0)
+    run(rule, trial(1), [0.9] * 9, PROJECTIONS)
+    assert run(rule, trial(2), [0.1] * 9, PROJECTIONS) == ["stop"]
+
+
+def test_promote_continues_the_best_paused_trial_of_the_highest_rung() -> None:
+    rule = schedulers.load("promote").build(BUDGET)  # rungs at 10 and 30
+    levels = [0.3, 0.9, 0.5, 0.8, 0.1, 0.7, 0.2, 0.4, 0.6]
+    trials = [trial(number) for number in range(9)]
+    for each in trials[:3]:
+        run(rule, each, [levels[each.number]] * 9)
+    assert [each.state for each in trials[:3]] == ["paused"] * 3
+    assert rule.promote() == 1
+    assert rule.promote() is None  # one third of three
+    assert run(rule, trials[1], [0.9] * 9)[-1] == "pause"  # alone at the second rung
+    for each in trials[3:]:
+        run(rule, each, [levels[each.number]] * 9)
+    trials[3].state = "running"
+    assert [rule.promote(), rule.promote(), rule.promote()] == [3, 5, None]
+    for number in (3, 5):
+        assert run(rule, trials[number], [levels[number]] * 9)[-1] == "pause"
+    for number in range(9, 12):
+        run(rule, trial(number), [0.05] * 9)  # now trial 8 is in the best third of the first rung
+    assert rule.promote() == 1  # the best third of the second rung's three comes before
+    assert rule.promote() == 8
+    assert run(rule, trials[1], [0.9] * 9) == ["continue"] * 6
+
+
+def test_promote_does_not_pause_a_trial_that_it_would_continue_at_once() -> None:
+    rule = schedulers.load("promote", rungs=1).build(BUDGET)
+    for number in range(2):
+        assert run(rule, trial(number), [0.5] * 9)[-1] == "pause"
+    assert run(rule, trial(2), [0.6] * 9) == ["continue"] * 9
+
+
+def test_hyperband_has_brackets_by_trial_number_in_its_proportions() -> None:
+    from dmltune.search.schedulers.hyperband import bracket_order
+
+    order = bracket_order(3, 2)
+    assert [order.count(bracket) for bracket in range(3)] == [9, 5, 3]
+    rule = schedulers.load("hyperband").build(BUDGET)
+    run(rule, trial(17 * 9, "reference"), [0.9] * 9)
+    lengths = [len(run(rule, trial(number), [0.1 - 0.001 * number] * 9)) for number in range(17)]
+    assert lengths == [(1, 3, 9)[bracket] for bracket in order]
+
+
+def test_hyperband_compares_within_a_bracket_only() -> None:
+    from dmltune.search.schedulers.hyperband import bracket_order
+
+    order = bracket_order(3, 2)
+    first, *others = [number for number in range(17) if order[number] == 0]
+    other = order.index(1)
+    rule = schedulers.load("hyperband").build(BUDGET)
+    run(rule, trial(other), [0.9] * 9)
+    assert run(rule, trial(first), [0.5] * 9) == ["continue"] * 9
+    assert run(rule, trial(others[0]), [0.4] * 9) == ["stop"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 9), min_size=9, max_size=9), min_size=1, max_size=12))
+def test_median_is_the_rule_as_written_down(curves: list[list[int]]) -> None:
+    import statistics
+
+    rule = schedulers.load("median", grace=0.3, others=3).build(BUDGET)
+    seen: list[list[int]] = []
+    for number, curve in enumerate(curves):
+        answers = run(rule, trial(number), [float(score) for score in curve])
+        for length, answer in enumerate(answers, start=1):
+            means = [statistics.fmean(other[:length]) for other in seen if len(other) >= length]
+            stops = ALL_STEPS[length - 1] >= 27 and len(means) >= 3
+            stops = stops and max(curve[:length]) < statistics.median(means)
+            assert answer == ("stop" if stops else "continue")
+        seen.append(curve[: len(answers)])
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 4))
+def test_topk_pauses_all_at_one_rung_and_continues_the_best_when_no_more_are_started(
+    levels: list[int], keep: int
+) -> None:
+    rule = schedulers.load("topk", keep=keep, rung=0.25).build(BUDGET)
+    for number, level in enumerate(levels):
+        assert run(rule, trial(number), [float(level)] * 9) == ["continue"] * 2 + ["pause"]
+        assert rule.promote() is None
+    promoted = [rule.promote(closing=True) for _ in range(len(levels) + 1)]
+    best = sorted(range(len(levels)), key=lambda number: (-levels[number], number))[:keep]
+    assert [number for number in promoted if number is not None] == best
+
+
+def test_none_lets_every_trial_run() -> None:
+    rule = schedulers.load("none").build(BUDGET)
+    for number in range(5):
+        assert run(rule, trial(number), [-float(number)] * 9) == ["continue"] * 9
