@@ -20,7 +20,7 @@ from dmltune.search.engine import END, Engine
 from dmltune.search.findings import idle_parameters, noise
 from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
-from dmltune.search.outcome import outcome_of
+from dmltune.search.outcome import outcome_of, with_model
 from dmltune.search.records import TrialRecords
 from dmltune.search.session_options import SessionOptions
 from dmltune.search.state import SearchResult, SearchState, Watch
@@ -157,7 +157,9 @@ def _result(
 ) -> SearchResult:
     state = records.state
     rows = tuple(sorted(state.rows.values(), key=lambda row: row.number))
-    outcome = outcome_of(engine.verdict(), state.mode)
+    best = state.best_row("reference", "search")
+    found = outcome_of(engine.verdict(), state.mode)
+    outcome = with_model(found, records.with_models(), best.number if best else None)
     return SearchResult(
         name=state.name,
         space_name=state.space_name,

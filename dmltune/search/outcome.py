@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 from dmltune.search.state import Outcome, Range
@@ -19,6 +20,19 @@ def outcome_of(verdict: Verdict | None, mode: Literal["max", "min"]) -> Outcome 
         lead=verdict.lead,
         lead_is_noise=verdict.lead_is_noise,
     )
+
+
+def with_model(outcome: Outcome | None, stored: Collection[int], best: int | None) -> Outcome | None:
+    """Return the outcome with a winner whose model is stored.
+
+    Only the best models by plain scores are stored. When the winner's is not, the best stored one that cannot
+    be told from it wins, else `best`; the intervals were those of the other trial and are left out.
+    """
+    if outcome is None or best is None or outcome.winner in stored:
+        return outcome
+    winner = next((number for number in outcome.winner_set if number in stored), best)
+    others = tuple(number for number in outcome.winner_set if number != winner)
+    return Outcome(winner, (winner, *others), outcome.noise)
 
 
 def _turned(interval: Range | None) -> Range | None:

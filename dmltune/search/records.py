@@ -101,6 +101,10 @@ class TrialRecords:
         """Whether a trial is to be continued, or ended."""
         return bool(self.interrupted() or self.paused())
 
+    def with_models(self) -> frozenset[int]:
+        """Return the trials whose models are stored."""
+        return self._models.numbers
+
     def engine_trials(self) -> list[EngineTrial]:
         sign, experiment = (1 if self.state.mode == "max" else -1), self._experiment
         return [engine_trial_of(trial, sign, experiment.seed, experiment.fold) for trial in self.trials()]

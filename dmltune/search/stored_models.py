@@ -35,6 +35,11 @@ class StoredModels:
                 run.tracker.drop_model(row.run_id)
                 self._note(number, False)
 
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The trials whose models are stored."""
+        return frozenset(self._models)
+
     def _note(self, number: int, stored: bool) -> None:
         (self._models.add if stored else self._models.discard)(number)
         self._study.set_attribute("models", sorted(self._models))  # a finished trial takes no attributes
