@@ -77,7 +77,3 @@ class EngineTrial:
     def pop(self) -> tuple[int, float, int]:
         """Take back the last validation."""
         return self.steps.pop(), self.scores.pop(), self.projections.pop()
-
-    def best_until(self, step: int) -> float | None:
-        """The best score of all validations up to this step."""
-        return max((s for at, s in zip(self.steps, self.scores, strict=True) if at <= step), default=None)
