@@ -17,6 +17,7 @@ PROTOCOL = "dmltune.protocol"
 MODEL = "dmltune.model"  # STORED, or why there is none
 WINNER = "dmltune.winner"  # run id
 WINNER_TRIAL = "dmltune.winner_trial"
+WINNER_MODEL = "dmltune.winner_model"  # run id with the model: the winner's, or that of a repetition of it
 CHECKED = "dmltune.checked"  # the search that a check is about
 CONFIGURATION = "dmltune.configuration"
 FOLD = "dmltune.fold"

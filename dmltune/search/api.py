@@ -87,7 +87,7 @@ def search(
 
             stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used)
             result = _result(experiment, records, engine, locations.store, stopped)
-            _log_result(parent, result)
+            _log_result(parent, result, records)
         return result
 
 
@@ -133,12 +133,16 @@ def _parent_run(
     return run, True
 
 
-def _log_result(parent: TrackedRun, result: SearchResult) -> None:
+def _log_result(parent: TrackedRun, result: SearchResult, records: TrialRecords) -> None:
     winner = result.winner
     if winner is not None and winner.best is not None:
         parent.log_best(winner.number, winner.best)
-        parent.tag({tags.WINNER: winner.run_id, tags.WINNER_TRIAL: winner.number})
-        if not parent.tracker.has_model(winner.run_id):
+        trained = records.with_models().get(winner.number, winner.number)
+        model_run = records.state.rows[trained].run_id
+        parent.tag(
+            {tags.WINNER: winner.run_id, tags.WINNER_TRIAL: winner.number, tags.WINNER_MODEL: model_run}
+        )
+        if not parent.tracker.has_model(model_run):
             raise UserError(
                 f"the winner's model (trial {winner.number}) is not in the store. Run the search again "
                 "under another --name with a --store that every node can read."

@@ -25,8 +25,9 @@ def outcome_of(verdict: Verdict | None, mode: Literal["max", "min"]) -> Outcome 
 def with_model(outcome: Outcome | None, stored: Collection[int], best: int | None) -> Outcome | None:
     """Return the outcome with a winner whose model is stored.
 
-    Only the best models by plain scores are stored. When the winner's is not, the best stored one that cannot
-    be told from it wins, else `best`; the intervals were those of the other trial and are left out.
+    Models of the best by plain scores and of the repeated trials are stored. Should the winner be none of
+    them, the best stored one that cannot be told from it wins, else `best`; the intervals were those of the
+    other trial and are left out.
     """
     if outcome is None or best is None or outcome.winner in stored:
         return outcome

@@ -101,9 +101,9 @@ class TrialRecords:
         """Whether a trial is to be continued, or ended."""
         return bool(self.interrupted() or self.paused())
 
-    def with_models(self) -> frozenset[int]:
-        """Return the trials whose models are stored."""
-        return self._models.numbers
+    def with_models(self) -> dict[int, int]:
+        """Return the configurations that have a stored model, and the trial that it comes from."""
+        return self._models.configurations
 
     def engine_trials(self) -> list[EngineTrial]:
         sign, experiment = (1 if self.state.mode == "max" else -1), self._experiment

@@ -73,6 +73,28 @@ def test_the_models_of_the_best_trials_and_the_reference_are_stored_and_the_rest
     assert stored_models(resumed) == {0, 3, 5, 7}
 
 
+def test_a_configuration_that_is_trained_again_has_a_model(tmp_path: Path) -> None:
+    records = open_records(tmp_path)
+    for score in (0.10, 0.20, 0.50, 0.40, 0.30):
+        run_trial(records, score)
+    assert stored_models(records) == {0, 2, 3, 4}
+
+    def repeat(configuration: int, seed: int) -> int:
+        record = records.open("repeat", REFERENCE, 10, seed=seed, fold=0, repeats=configuration)
+        write_model(records, record.number)
+        records.progress(record.number, report_of(0.45), EXPERIMENT)
+        records.close(record.number, "")
+        return record.number
+
+    first, second, other = repeat(1, 1), repeat(1, 2), repeat(4, 1)
+    assert stored_models(records) == {0, 2, 3, 4, first}  # trial 4 has its own
+    run_trial(records, 0.6)
+    run_trial(records, 0.7)  # three are better than trial 4, which may still win by its repetition
+    assert {first, 4} < stored_models(records)
+    assert not {second, other, 3} & stored_models(records)
+    assert open_records(tmp_path).with_models() == {0: 0, 1: first, 2: 2, 4: 4, 8: 8, 9: 9}
+
+
 def test_a_trial_whose_model_is_gone_is_an_error_and_never_complete(tmp_path: Path) -> None:
     records = open_records(tmp_path)
     record = records.open("reference", REFERENCE, 10)
