@@ -22,7 +22,7 @@ class StoredModels:
     def store(self, record: TrialRecord, run: TrackedRun, folder: Path) -> None:
         """Store the model of a complete trial if it is one of the best, or no point of the sampler.
 
-        A repetition may show that a configuration is the best one: whichever is trained again has a model, its
+        A repetition may show that a configuration is the best one: what is trained again has a model, its
         own or that of its first repetition.
         """
         if record.state != "complete":
