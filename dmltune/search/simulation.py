@@ -43,7 +43,10 @@ class Simulated:
 
     @property
     def winner(self) -> dict[str, Any] | None:
-        return dict(self.trials[self.verdict.winner].values) if self.verdict else None
+        """The best complete configuration; without one, that with the best score so far."""
+        if self.verdict is None:
+            return self.best_at(self.seconds)
+        return dict(self.trials[self.verdict.winner].values)
 
     @property
     def winner_set(self) -> list[dict[str, Any]]:
