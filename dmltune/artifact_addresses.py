@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+_RUNS_OF_EXPERIMENT = "SELECT run_uuid FROM runs WHERE experiment_id = ?"
 # table, column of the address, columns of the key, and how a row belongs to an experiment
 _TABLES = (
     ("runs", "artifact_uri", ("run_uuid",), "experiment_id = ?"),
     ("logged_models", "artifact_location", ("model_id",), "experiment_id = ?"),
-    (
-        *("model_versions", "storage_location", ("name", "version")),
-        "run_id IN (SELECT run_uuid FROM runs WHERE experiment_id = ?)",
+    *(
+        ("model_versions", column, ("name", "version"), f"run_id IN ({_RUNS_OF_EXPERIMENT})")
+        for column in ("source", "storage_location")
     ),
 )
 

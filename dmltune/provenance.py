@@ -27,7 +27,8 @@ def version_tags() -> dict[str, str]:
 @cache
 def source_tags() -> dict[str, str]:
     """Return MLflow's own tags of who and what made a run: user, command, commit and branch."""
-    command = [Path(sys.argv[0]).name, *sys.argv[1:3]]
+    program = Path(sys.argv[0])
+    command = [program.parent.name if program.stem == "__main__" else program.name, *sys.argv[1:3]]
     made = {"mlflow.source.name": " ".join(command), "mlflow.source.type": "LOCAL"}
     with contextlib.suppress(OSError, KeyError, ImportError):  # a user id without a name
         made["mlflow.user"] = getpass.getuser()

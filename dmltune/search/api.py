@@ -19,7 +19,7 @@ from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
 from dmltune.search.outcome import outcome_of, with_model
 from dmltune.search.records import TrialRecords
-from dmltune.search.result_run import log_result, search_run
+from dmltune.search.result_run import is_complete, log_result, search_run
 from dmltune.search.session_options import SessionOptions
 from dmltune.search.state import SearchResult, SearchState, Watch
 from dmltune.store import Store, validated_name
@@ -70,7 +70,10 @@ def search(
         SessionOptions.of(trials, time, cost, resources, locations).store(records.study)
         engine = make_engine(experiment, plan, records)
         if not is_new and not records.unfinished() and engine.next() == END:
-            return _result(experiment, records, engine, locations.store, "")  # the run stays as it is
+            result = _result(experiment, records, engine, locations.store, "")
+            if not is_complete(parent):  # its last session failed after the last trial
+                log_result(parent, result, records, experiment, workers)
+            return result
         parent.reopen(about)
 
         def interrupt(reason: str) -> None:

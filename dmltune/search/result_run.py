@@ -49,6 +49,10 @@ def search_run(
     return run, True
 
 
+def is_complete(run: TrackedRun) -> bool:
+    return run.tracker.client.get_run(run.run_id).data.tags.get(tags.STATE) == "complete"
+
+
 def share_view(run: TrackedRun, experiment: Experiment, name: str) -> None:
     """Let MLflow's page of runs open with the columns and the charts of this search."""
     objective, space = experiment.objective, experiment.space
@@ -74,7 +78,8 @@ def log_result(
     if result.interrupted:
         parent.interrupt(CONTINUES)
     else:
-        parent.end("complete")
+        shown = {tags.RUN_NAME: result.name, tags.COLOUR: tags.COLOURS["parent"]}
+        parent.end("complete", labels=shown)
 
 
 def _log_winner(

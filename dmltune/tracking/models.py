@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shutil
 import tempfile
 import time
@@ -26,6 +27,7 @@ from dmltune.tracking.connection import Connection
 from dmltune.tracking.data_inputs import DataInput
 from dmltune.tracking.flavor import write_flavor
 
+log = logging.getLogger(__name__)
 MODEL = "model"  # of earlier versions: the folder of artifacts
 MODEL_TYPE = "embedder"
 DESCRIPTION = "model.json"
@@ -115,13 +117,18 @@ class RunModels(Connection):
     def register(self, name: str, champion: str, challenger: str | None, about: str) -> None:
         """Register the models of two runs under the name of their search, with aliases.
 
-        A registered model of this name that is not the search's stays as it is.
+        A registered model of this name that is not the search's stays as it is. A server may have no
+        registry, or give no right to it: that is a warning.
         """
-        if not self._registered(name, about):
-            return
+        try:
+            if self._registered(name, about):
+                self._set_aliases(name, champion, challenger)
+        except MlflowException as error:
+            log.warning("'%s' is not in the model registry: %s", name, str(error).splitlines()[0])
+
+    def _set_aliases(self, name: str, champion: str, challenger: str | None) -> None:
         versions = {version.model_id: version for version in self._versions(name)}
-        wanted = {CHAMPION: champion, CHALLENGER: challenger}
-        for alias, run_id in wanted.items():
+        for alias, run_id in ((CHAMPION, champion), (CHALLENGER, challenger)):
             model_id = self.model_id(run_id) if run_id else ""
             if not model_id:
                 with contextlib.suppress(MlflowException):
@@ -129,7 +136,7 @@ class RunModels(Connection):
                 continue
             if model_id not in versions:
                 versions[model_id] = self.client.create_model_version(
-                    name, f"models:/{model_id}", run_id, {tags.NAME: name}, model_id=model_id
+                    name, self._source(model_id), run_id, {tags.NAME: name}, model_id=model_id
                 )
             self.client.set_registered_model_alias(name, alias, str(versions[model_id].version))
 
@@ -143,6 +150,15 @@ class RunModels(Connection):
         with contextlib.suppress(MlflowException):
             return bool(self.client.get_registered_model(name).tags.get(tags.NAME) == name)
         return False
+
+    def _source(self, model_id: str) -> str:
+        """Return the address that a version comes from.
+
+        MLflow 3.17 looks `models:/` up in the default database of the process, not in that of the store.
+        """
+        if not self._store.owns_tracking:
+            return f"models:/{model_id}"
+        return str(self.client.get_logged_model(model_id).artifact_location)
 
     def _registered(self, name: str, about: str) -> bool:
         """Whether the registered model `name` is that of the search; a missing one is made."""

@@ -49,7 +49,7 @@ def search_view(
         "modelVersionFilter": "All Runs",
         "selectedColumns": columns,
         "columnOrder": columns,
-        "columnWidths": {},
+        "columnWidths": {column: _width(column) for column in columns},
         "runsHiddenMode": "SHOW_ALL",  # the charts would show ten runs otherwise
         "compareRunCharts": [chart for chart in charts if chart],
         "compareRunSections": [_section(_FIRST, f"Search {name}"), _section(_METRICS, "Model metrics")],
@@ -87,6 +87,12 @@ def contour_axes(numbers: Sequence[str]) -> tuple[str, str] | None:
     if LAMBDA in numbers and PROXIES in numbers:
         return LAMBDA, PROXIES
     return (numbers[0], numbers[1]) if len(numbers) > 1 else None
+
+
+def _width(column: str) -> int:
+    """Return pixels that the title of a column, or a number in full, fits into."""
+    name = column.partition(".")[2].strip("`")
+    return min(220, max(90, 9 * len(name) + 24))
 
 
 def _section(uuid: str, title: str) -> Json:
