@@ -128,7 +128,7 @@ class TrackedRun:
         if self._logged_steps is None:
             self._logged_steps = self.tracker.logged_steps(self.run_id, self.metric)
         if report.step not in self._logged_steps:
-            self.tracker.log(self.run_id, report.step, report.metrics)
+            self.tracker.log(self.run_id, report.step, {**report.metrics, **report.system})
             self._logged_steps.add(report.step)
 
     def tag(self, values: Mapping[str, Any]) -> None:
@@ -160,7 +160,15 @@ class TrackedRun:
             self.fail(report.failure, report.details)
             return
         self.store_model(model)
-        self.end("complete", report.reason, step=report.step, best=report.best_score)
+        labels = self.log_images(model.parent / "images")
+        self.end("complete", report.reason, step=report.step, best=report.best_score, labels=labels)
+
+    def log_images(self, folder: Path) -> dict[str, Any]:
+        """Log the pictures of the validations in one call, where there are some; return the tag they need."""
+        if not folder.is_dir():
+            return {}
+        self.tracker.log_folder(self.run_id, folder, "images")
+        return {tags.IMAGES: True}
 
     def fail(self, reason: str, details: str = "", **last: Any) -> None:
         """End the run as failed; `details` (a traceback) becomes its artifact failure.txt."""

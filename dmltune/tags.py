@@ -28,6 +28,7 @@ FOLD = "dmltune.fold"
 NOTE = "mlflow.note.content"
 PARENT_RUN = "mlflow.parentRunId"
 RUN_NAME = "mlflow.runName"
+IMAGES = "mlflow.loggedImages"
 COLOUR = "mlflow.runColor"
 
 PARENT = "parent"

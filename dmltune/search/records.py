@@ -247,7 +247,8 @@ class TrialRecords:
             record.state, record.reason = "pruned", why_stopped
         idle = "\n".join(f"{name}: {why}" for name, why in record.idle.items())
         last: dict[str, Any] = {"step": record.step, "best": record.best}
-        last |= {"labels": {tags.IDLE: idle}} if idle else {}
+        images = run.log_images(self.trial_folder(number) / "images")
+        last["labels"] = images | ({tags.IDLE: idle} if idle else {})
         if record.state == "failed":
             run.fail(record.reason, report.details if report else "", **last)
         else:

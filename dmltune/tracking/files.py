@@ -19,6 +19,9 @@ class RunFiles(Connection):
     def log_file(self, run_id: str, path: Path, folder: str | None = None) -> None:
         self.client.log_artifact(run_id, str(path), folder)
 
+    def log_folder(self, run_id: str, files: Path, folder: str) -> None:
+        self.client.log_artifacts(run_id, str(files), folder)
+
     def log_json(self, run_id: str, name: str, document: Any) -> None:
         self.log_text(run_id, name, json.dumps(document, indent=1))
 

@@ -107,7 +107,8 @@ class RunSeries:
         model."""
         folder = self.member_folder(member)
         replace_file(folder / RESULT, json.dumps(result, indent=1).encode())
-        shutil.rmtree(folder / "last", ignore_errors=True)
+        for finished in ("last", "images"):
+            shutil.rmtree(folder / finished, ignore_errors=True)
         if not weights:
             shutil.rmtree(folder / "best", ignore_errors=True)
 
