@@ -35,7 +35,6 @@ EXAMPLES = """\
   dmltune ui                           the latest search of the store
   dmltune ui demo                      a search, a training or a check
   dmltune ui demo --no-open --port 5050 --store /shared/mlruns
-  MLFLOW_TRACKING_URI=https://mlflow.example.org dmltune ui demo
 """
 
 

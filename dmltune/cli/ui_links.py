@@ -93,7 +93,9 @@ def _view_of(search: StoredSearch) -> dict[str, Any]:
         numbers = sorted(numbers, key=lambda key: ranked.index(key) if key in ranked else len(ranked))
     except UserError:  # too few trials to say
         pass
-    return search_view(search.name, search.metric, search.mode, space.names, numbers)
+    return search_view(
+        search.name, search.metric, search.mode, space.names, numbers, search.experiment.max_steps
+    )
 
 
 def _plain_view(run: Run, tracker: Tracker) -> dict[str, Any]:

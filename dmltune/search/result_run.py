@@ -11,7 +11,7 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.report.run_note import question, verdict_note
 from dmltune.report.search_figure import draw
-from dmltune.runs import CONTINUES, TrackedRun, training_params
+from dmltune.runs import CONTINUES, TrackedRun, data_inputs, training_params
 from dmltune.search.records import TrialRecords
 from dmltune.search.state import SearchResult, TrialRecord
 from dmltune.store import Store
@@ -38,6 +38,7 @@ def search_run(
         role="search",
         metric=metric,
         params=_search_params(experiment),
+        inputs=data_inputs(experiment, str(about[tags.DATA]).partition(":")[2]),
         about={
             **about,
             tags.SEARCHED: ", ".join(names),
@@ -57,7 +58,7 @@ def share_view(run: TrackedRun, experiment: Experiment, name: str) -> None:
     """Let MLflow's page of runs open with the columns and the charts of this search."""
     objective, space = experiment.objective, experiment.space
     numbers = [each.name for each in space.parameters if each.kind in ("float", "int")]
-    view = search_view(name, objective.metric, objective.mode, space.names, numbers)
+    view = search_view(name, objective.metric, objective.mode, space.names, numbers, experiment.max_steps)
     run.tracker.share_view(str(run.tracker.client.get_run(run.run_id).info.experiment_id), name, view)
 
 
@@ -109,6 +110,7 @@ def _log_winner(
     _mark_winner(parent, before.get(tags.WINNER, ""), winner.run_id)
     if not result.interrupted:
         tracker.replace_params(parent.run_id, training_params(records.experiment_of(winner)))
+        tracker.link_model(parent.run_id, model_run, len(result.rows))
     second = next((n for n in _ranked(result) if n != winner.number and n in models), None)
     challenger = None if second is None else records.state.rows[models[second]].run_id
     tracker.register(result.name, model_run, challenger, f"The embedder that search {result.name} found.")
@@ -116,13 +118,13 @@ def _log_winner(
 
 def _mark_winner(parent: TrackedRun, before: str, now: str) -> None:
     """Let the winner's run be seen as such, in its name and colour, and a winner of before as any other."""
-    tracker, mark = parent.tracker, " (winner)"
+    tracker, mark = parent.tracker, "★ "
     if before and before != now and (run := tracker.find(before)) is not None:
         role = run.data.tags.get(tags.ROLE, "search")
-        plain = str(run.info.run_name).removesuffix(mark)
+        plain = str(run.info.run_name).removeprefix(mark)
         tracker.tag(before, {tags.RUN_NAME: plain, tags.COLOUR: tags.COLOURS[role]})
     if (run := tracker.find(now)) is not None:
-        name = str(run.info.run_name).removesuffix(mark) + mark
+        name = mark + str(run.info.run_name).removeprefix(mark)
         tracker.tag(now, {tags.RUN_NAME: name, tags.COLOUR: tags.COLOURS["winner"]})
 
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 import base64
 import io
 import json
+import platform
+import uuid
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 LOADER = "dmltune.pyfunc"
 COLUMN = "image"
@@ -25,37 +30,48 @@ REQUIREMENTS, PYTHON, EXAMPLE, SERVED = (
 def write_flavor(
     folder: Path, model_id: str, run_id: str, embedding_size: int, about: dict[str, Any]
 ) -> None:
-    """Write MLmodel, requirements and an input example into `folder`, beside the weights."""
-    import numpy as np
-    from mlflow import pyfunc
-    from mlflow.models import Model
-    from mlflow.models.signature import ModelSignature
-    from mlflow.types import ColSpec, Schema, TensorSpec
-    from mlflow.types.schema import AnyType
+    """Write MLmodel, requirements and an input example into `folder`, beside the weights.
 
-    anything: Any = AnyType  # a file or an array
-    anything = anything()
-    signature = ModelSignature(
-        inputs=Schema([ColSpec(anything, COLUMN)]),
-        outputs=Schema([TensorSpec(np.dtype(np.float32), (-1, embedding_size))]),
-    )
-    model = Model(run_id=run_id, model_id=model_id, signature=signature, metadata=about)
-    model.saved_input_example_info = {
-        "artifact_path": EXAMPLE,
-        "type": "dataframe",
-        "pandas_orient": "split",
-        "serving_input_path": SERVED,
+    MLflow's own writer of MLmodel would import its whole scoring stack into the driver, for seconds.
+    """
+    python, mlflow = platform.python_version(), metadata.version("mlflow")
+    outputs = [{"type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, embedding_size]}}]
+    tree = {
+        "flavors": {
+            "python_function": {
+                "env": {"virtualenv": PYTHON},
+                "loader_module": LOADER,
+                "python_version": python,
+            }
+        },
+        "metadata": about,
+        "mlflow_version": mlflow,
+        "model_id": model_id,
+        "model_uuid": uuid.uuid4().hex,
+        "run_id": run_id,
+        "saved_input_example_info": {
+            "artifact_path": EXAMPLE,
+            "type": "dataframe",
+            "pandas_orient": "split",
+            "serving_input_path": SERVED,
+        },
+        # of any type: a file as base64 text, or an array
+        "signature": {
+            "inputs": json.dumps([{"type": "any", "name": COLUMN, "required": True}]),
+            "outputs": json.dumps(outputs),
+            "params": None,
+        },
+        "utc_time_created": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f"),
     }
-    pyfunc.add_to_model(model, loader_module=LOADER, python_env=PYTHON)
-    model.save(str(folder / "MLmodel"))
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.dump(tree, folder / "MLmodel")
     table = {"columns": [COLUMN], "data": [[_example()]]}
     (folder / EXAMPLE).write_text(json.dumps(table))
     (folder / SERVED).write_text(json.dumps({"dataframe_split": table}))
-    (folder / REQUIREMENTS).write_text(
-        f"dmltune=={metadata.version('dmltune')}\nmlflow=={metadata.version('mlflow')}\n"
-    )
+    (folder / REQUIREMENTS).write_text(f"dmltune=={metadata.version('dmltune')}\nmlflow=={mlflow}\n")
     (folder / PYTHON).write_text(
-        f"python: {pyfunc.PYTHON_VERSION}\nbuild_dependencies:\n- pip\ndependencies:\n- -r {REQUIREMENTS}\n"
+        f"python: {python}\nbuild_dependencies:\n- pip\ndependencies:\n- -r {REQUIREMENTS}\n"
     )
 
 

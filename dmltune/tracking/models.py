@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 MODEL = "model"  # of earlier versions: the folder of artifacts
 MODEL_TYPE = "embedder"
 DESCRIPTION = "model.json"
+SHOWN_FACTS: tuple[str, ...] = ("image_size", "crop_margin", "normalise", "embedding_size")
 CHAMPION, CHALLENGER = "champion", "challenger"
 
 
@@ -50,7 +51,7 @@ class RunModels(Connection):
 
         The metrics in its model.json become metrics of the model on `validated_on`.
         """
-        about = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        about = _described(folder / DESCRIPTION)
         experiment_id = self.client.get_run(run_id).info.experiment_id
         model_id = self._model_of(run_id, experiment_id) or str(
             self.client.create_logged_model(
@@ -64,14 +65,19 @@ class RunModels(Connection):
         with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
             files = Path(scratch) / MODEL
             shutil.copytree(folder, files, copy_function=_linked)
-            facts = {key: about[key] for key in ("image_size", "crop_margin", "normalise") if key in about}
+            facts = {key: about[key] for key in SHOWN_FACTS if key in about}
             write_flavor(files, model_id, run_id, about.get("embedding_size", -1), facts)
             self.client.log_model_artifacts(model_id, str(files))
         self.client.finalize_logged_model(model_id, "READY")
-        step = int(about["step"])
+        step = int(about.get("step", 0))
         self.client.log_outputs(run_id, [LoggedModelOutput(model_id, step)])
-        self._log_figures(run_id, model_id, step, about["validation"], validated_on)
+        self._log_figures(run_id, model_id, step, about.get("validation", {}), validated_on)
         return model_id
+
+    def link_model(self, run_id: str, model_run: str, step: int) -> None:
+        """Show the model of `model_run` as a result of this run too."""
+        if model_id := self.model_id(model_run):
+            self.client.log_outputs(run_id, [LoggedModelOutput(model_id, step)])
 
     def drop_model(self, run_id: str) -> None:
         """Delete the model of a trial that better ones have overtaken."""
@@ -130,13 +136,18 @@ class RunModels(Connection):
         versions = {version.model_id: version for version in self._versions(name)}
         for alias, run_id in ((CHAMPION, champion), (CHALLENGER, challenger)):
             model_id = self.model_id(run_id) if run_id else ""
-            if not model_id:
+            if not run_id or not model_id:
                 with contextlib.suppress(MlflowException):
                     self.client.delete_registered_model_alias(name, alias)
                 continue
             if model_id not in versions:
                 versions[model_id] = self.client.create_model_version(
-                    name, self._source(model_id), run_id, {tags.NAME: name}, model_id=model_id
+                    name,
+                    self._source(model_id),
+                    run_id,
+                    {tags.NAME: name},
+                    description=str(self.client.get_run(run_id).info.run_name),
+                    model_id=model_id,
                 )
             self.client.set_registered_model_alias(name, alias, str(versions[model_id].version))
 
@@ -207,6 +218,14 @@ class RunModels(Connection):
 
 def _model_tags(state: str, model_id: str) -> list[RunTag]:
     return [RunTag(tags.MODEL, state), RunTag(tags.MODEL_ID, model_id)]
+
+
+def _described(file: Path) -> dict[str, Any]:
+    """Return what the model says of itself; nothing where it says nothing."""
+    if not file.is_file():
+        return {}
+    about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return about
 
 
 def _linked(source: str, target: str) -> None:

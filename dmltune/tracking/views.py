@@ -3,7 +3,7 @@
 MLflow's page reads the experiment tag `mlflow.sharedViewState.<key>` when its address has
 `viewStateShareKey=<key>`. The JSON below is the state of that page in MLflow 3.17, which MLflow does not
 document; without it, or when it changes, the same address shows the plain page. A browser opens it in
-tests/tracking/test_browser.py.
+tests/tracking/test_pages.py.
 """
 
 from __future__ import annotations
