@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dmltune.search.stored import StoredSearch, StoredSearches
     from dmltune.tracking import Run, Tracker
 
-NUMBERS = ("float", "int")
-
 
 @dataclass(frozen=True)
 class UiLinks:
@@ -84,18 +82,15 @@ def _named(tracker: Tracker, name: str) -> Run:
 def _view_of(search: StoredSearch) -> dict[str, Any]:
     """Return the view of a search; its most important numbers, where known, come first."""
     from dmltune.search.importance import importances
-    from dmltune.tracking.views import search_view
+    from dmltune.search.result_run import NUMBERS, view_of
 
-    space = search.experiment.space
-    numbers = [each.name for each in space.parameters if each.kind in NUMBERS]
+    numbers = [each.name for each in search.experiment.space.parameters if each.kind in NUMBERS]
     try:
         ranked = [each.name for each in importances(search).parameters]
         numbers = sorted(numbers, key=lambda key: ranked.index(key) if key in ranked else len(ranked))
     except UserError:  # too few trials to say
         pass
-    return search_view(
-        search.name, search.metric, search.mode, space.names, numbers, search.experiment.max_steps
-    )
+    return view_of(search.experiment, search.name, numbers)
 
 
 def _plain_view(run: Run, tracker: Tracker) -> dict[str, Any]:

@@ -71,9 +71,7 @@ def search(
         engine = make_engine(experiment, plan, records)
         if not is_new and not records.unfinished() and engine.next() == END:
             result = _result(experiment, records, engine, locations.store, "")
-            if not is_complete(parent):  # its last session failed after the last trial
-                log_result(parent, result, records, experiment, workers)
-            return result
+            return result if is_complete(parent) else log_result(parent, result, records, workers)
         parent.reopen(about)
 
         def interrupt(reason: str) -> None:
@@ -87,8 +85,7 @@ def search(
 
             stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used)
             result = _result(experiment, records, engine, locations.store, stopped)
-            log_result(parent, result, records, experiment, workers)
-        return result
+            return log_result(parent, result, records, workers)
 
 
 def make_plan(experiment: Experiment, trials: int | None, limits: SpendingLimits) -> Plan:

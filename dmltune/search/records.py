@@ -55,7 +55,7 @@ class TrialRecords:
         self.study = Study(store, state.name, state.mode)
         self.study.describe(state.metric, {"space": state.space_name, "planned": state.trials_planned})
         self.parent = parent
-        self._experiment = experiment
+        self.experiment = experiment
         self._about = about
         self._folder = store.search_folder(state.name)
         self._watcher = Watcher(watch)
@@ -105,7 +105,7 @@ class TrialRecords:
         return self._models.configurations
 
     def engine_trials(self) -> list[EngineTrial]:
-        sign, experiment = (1 if self.state.mode == "max" else -1), self._experiment
+        sign, experiment = (1 if self.state.mode == "max" else -1), self.experiment
         return [engine_trial_of(trial, sign, experiment.seed, experiment.fold) for trial in self.trials()]
 
     def untrained_score(self) -> float | None:
@@ -139,7 +139,7 @@ class TrialRecords:
         own = {"seed": seed, "fold": fold, "repeats": repeats}
         attributes = {"role": role, "max_steps": max_steps}
         attributes |= {key: value for key, value in own.items() if value is not None}
-        number = self.study.create(as_template(self._experiment.space, proposal, attributes))
+        number = self.study.create(as_template(self.experiment.space, proposal, attributes))
         self.study.store_sampler_state(proposal.study_attributes)
         record = TrialRecord(number, role, dict(proposal.values), max_steps=max_steps)
         record.seed, record.fold, record.repeats = seed, fold, repeats
@@ -170,7 +170,7 @@ class TrialRecords:
             about={
                 **self._about,
                 tags.SEED: trained.seed,
-                tags.SEARCHED: ", ".join(self._experiment.space.names),
+                tags.SEARCHED: ", ".join(self.experiment.space.names),
             },
             parent=self.parent,
             inputs=data_inputs(trained, str(self._about.get(tags.DATA, "")).partition(":")[2]),
@@ -187,8 +187,8 @@ class TrialRecords:
             changed = {"seed": record.seed, "fold": record.fold}
             return original.with_values({key: v for key, v in changed.items() if v is not None})
         if record.role != "baseline":
-            return self._experiment.point(record.values, validated=True)
-        baseline = self._experiment.baseline_experiment()
+            return self.experiment.point(record.values, validated=True)
+        baseline = self.experiment.baseline_experiment()
         assert baseline is not None
         return baseline
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dmltune import tags
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
+from dmltune.experiment.tree import flatten
 from dmltune.report.run_note import question, verdict_note
 from dmltune.report.search_figure import draw
 from dmltune.runs import CONTINUES, TrackedRun, data_inputs, training_params
@@ -18,6 +20,8 @@ from dmltune.store import Store
 from dmltune.tracking import Tracker
 from dmltune.tracking.tracker import SEARCH_PARAMS
 from dmltune.tracking.views import search_view
+
+NUMBERS = ("float", "int")  # kinds of parameters
 
 
 def search_run(
@@ -56,16 +60,28 @@ def is_complete(run: TrackedRun) -> bool:
 
 def share_view(run: TrackedRun, experiment: Experiment, name: str) -> None:
     """Let MLflow's page of runs open with the columns and the charts of this search."""
-    objective, space = experiment.objective, experiment.space
-    numbers = [each.name for each in space.parameters if each.kind in ("float", "int")]
-    view = search_view(name, objective.metric, objective.mode, space.names, numbers, experiment.max_steps)
+    numbers = [each.name for each in experiment.space.parameters if each.kind in NUMBERS]
+    view = view_of(experiment, name, numbers)
     run.tracker.share_view(str(run.tracker.client.get_run(run.run_id).info.experiment_id), name, view)
 
 
-def log_result(
-    parent: TrackedRun, result: SearchResult, records: TrialRecords, experiment: Experiment, workers: int
-) -> None:
-    """Log what the search has come to, and end its run."""
+def view_of(experiment: Experiment, name: str, numbers: Sequence[str]) -> dict[str, Any]:
+    """Return the view of a search; `numbers` are its searched keys with numbers, the most important first."""
+    objective, methods = experiment.objective, list(flatten(experiment.baseline))
+    return search_view(
+        name,
+        objective.metric,
+        objective.mode,
+        experiment.space.names,
+        numbers,
+        methods,
+        gallery_step=experiment.max_steps,
+    )
+
+
+def log_result(parent: TrackedRun, result: SearchResult, records: TrialRecords, workers: int) -> SearchResult:
+    """Log what the search has come to, end its run, and return the result as it is."""
+    experiment = records.experiment
     winner, tracker = result.winner, parent.tracker
     note = verdict_note(result, experiment.about, experiment.space.names)
     if winner is None or winner.best is None:
@@ -81,6 +97,7 @@ def log_result(
     else:
         shown = {tags.RUN_NAME: result.name, tags.COLOUR: tags.COLOURS["parent"]}
         parent.end("complete", labels=shown)
+    return result
 
 
 def _log_winner(

@@ -26,15 +26,22 @@ Json = dict[str, Any]
 
 
 def search_view(
-    name: str, metric: str, mode: str, keys: Sequence[str], numbers: Sequence[str], gallery_step: int = 0
+    name: str,
+    metric: str,
+    mode: str,
+    keys: Sequence[str],
+    numbers: Sequence[str],
+    methods: Sequence[str] = (),
+    gallery_step: int = 0,
 ) -> Json:
     """Return the view of a search's trials, best first.
 
-    `numbers` are the searched keys with numbers, the most important first: two of them span the contour.
+    `methods` are the keys that the baseline changes. `numbers` are the searched keys with numbers, the most
+    important first: two of them span the contour.
     """
     best = f"best_{metric}"
     columns = [f"metrics.`{best}`", f"tags.`{tags.ROLE}`", f"tags.`{tags.STATE}`"]
-    columns += [f"params.`{key}`" for key in keys]
+    columns += [f"params.`{key}`" for key in (*(key for key in methods if key not in keys), *keys)]
     columns += ["attributes.`Duration`", "attributes.`Models`", "attributes.`Dataset`"]
     where = f"tags.`{tags.NAME}` = '{name}' and tags.`{tags.NUMBER}` != '{tags.PARENT}'"
     charts = [_bars(best), _coordinates(best, keys), _curves(metric), _contour(best, numbers)]

@@ -202,7 +202,7 @@ def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Fin
     run.reopen({})
     engine = make_engine(experiment, Plan.of(experiment, TRIALS), records)
     with pytest.raises(UserError, match=r"the winner's model .* is not in the store") as error:
-        log_result(run, _result(experiment, records, engine, store, ""), records, experiment, workers=1)
+        log_result(run, _result(experiment, records, engine, store, ""), records, workers=1)
     assert "\n" not in str(error.value)
     assert tracker.active_run(parent.info.run_id).data.tags[tags.STATE] == "running"
 
