@@ -18,8 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from dmltune import tags
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.experiment.tree import flatten
-from dmltune.runs import TrackedRun
+from dmltune.runs import TrackedRun, data_inputs, training_params
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.restoring import (
     PAUSED,
@@ -56,7 +55,7 @@ class TrialRecords:
         self.study = Study(store, state.name, state.mode)
         self.study.describe(state.metric, {"space": state.space_name, "planned": state.trials_planned})
         self.parent = parent
-        self._experiment = experiment
+        self.experiment = experiment
         self._about = about
         self._folder = store.search_folder(state.name)
         self._watcher = Watcher(watch)
@@ -106,7 +105,7 @@ class TrialRecords:
         return self._models.configurations
 
     def engine_trials(self) -> list[EngineTrial]:
-        sign, experiment = (1 if self.state.mode == "max" else -1), self._experiment
+        sign, experiment = (1 if self.state.mode == "max" else -1), self.experiment
         return [engine_trial_of(trial, sign, experiment.seed, experiment.fold) for trial in self.trials()]
 
     def untrained_score(self) -> float | None:
@@ -140,7 +139,7 @@ class TrialRecords:
         own = {"seed": seed, "fold": fold, "repeats": repeats}
         attributes = {"role": role, "max_steps": max_steps}
         attributes |= {key: value for key, value in own.items() if value is not None}
-        number = self.study.create(as_template(self._experiment.space, proposal, attributes))
+        number = self.study.create(as_template(self.experiment.space, proposal, attributes))
         self.study.store_sampler_state(proposal.study_attributes)
         record = TrialRecord(number, role, dict(proposal.values), max_steps=max_steps)
         record.seed, record.fold, record.repeats = seed, fold, repeats
@@ -158,6 +157,7 @@ class TrialRecords:
         if record.state == "paused":
             self.study.set_attributes(number, {PAUSED: False})
         suffix = "" if record.role == "search" else f"-{record.role}"
+        trained = self.experiment_of(record)
         self._runs[number] = TrackedRun.open(
             self._tracker,
             self.experiment_id,
@@ -166,23 +166,31 @@ class TrialRecords:
             role=record.role,
             metric=self.state.metric,
             run_name=f"{self.state.name}-{number:04d}{suffix}",
-            params=self._parameters(record),
-            about={**self._about, **({} if record.seed is None else {tags.SEED: record.seed})},
+            params=training_params(trained),
+            about={
+                **self._about,
+                tags.SEED: trained.seed,
+                tags.SEARCHED: ", ".join(self.experiment.space.names),
+            },
             parent=self.parent,
+            inputs=data_inputs(trained, str(self._about.get(tags.DATA, "")).partition(":")[2]),
         )
         record.run_id, record.state = self._runs[number].run_id, "running"
         self.study.set_attributes(number, {"run_id": record.run_id})
         self._sessions[number] = time.time() - record.seconds
         return record
 
-    def _parameters(self, record: TrialRecord) -> dict[str, Any]:
-        """Return what is particular to the trial, and what its components bring with them."""
-        own = {"seed": record.seed, "fold": record.fold} if record.role == "repeat" else {}
-        again = self.state.rows[record.repeats or 0] if record.role == "repeat" else record
-        if again.role == "baseline":
-            run = self._experiment.baseline_experiment()
-            return {**(run.brought() if run else {}), **flatten(self._experiment.baseline), **own}
-        return {**self._experiment.point(again.values, validated=True).brought(), **again.values, **own}
+    def experiment_of(self, record: TrialRecord) -> Experiment:
+        """Return what a trial trains."""
+        if record.role == "repeat":
+            original = self.experiment_of(self.state.rows[record.repeats or 0])
+            changed = {"seed": record.seed, "fold": record.fold}
+            return original.with_values({key: v for key, v in changed.items() if v is not None})
+        if record.role != "baseline":
+            return self.experiment.point(record.values, validated=True)
+        baseline = self.experiment.baseline_experiment()
+        assert baseline is not None
+        return baseline
 
     def progress(self, number: int, report: TrialReport, experiment: Experiment) -> None:
         """Write one validation. A step that is written already is not written again."""
@@ -237,14 +245,15 @@ class TrialRecords:
             record.state, record.reason = "complete", report.reason
         else:
             record.state, record.reason = "pruned", why_stopped
-        run.log_best(record.step, record.best)
-        if record.idle:
-            run.tag({tags.IDLE: "\n".join(f"{name}: {why}" for name, why in record.idle.items())})
+        idle = "\n".join(f"{name}: {why}" for name, why in record.idle.items())
+        last: dict[str, Any] = {"step": record.step, "best": record.best}
+        images = run.log_images(self.trial_folder(number) / "images")
+        last["labels"] = images | ({tags.IDLE: idle} if idle else {})
         if record.state == "failed":
-            run.fail(record.reason, report.details if report else "")
+            run.fail(record.reason, report.details if report else "", **last)
         else:
             self._models.store(record, run, self.trial_folder(number) / "best")
-            run.end(record.state, record.reason)
+            run.end(record.state, record.reason, **last)
         stored = ("reason", "seconds", "metrics", "idle")
         self.study.set_attributes(number, {name: getattr(record, name) for name in stored})
         score = record.best if record.state == "complete" else None

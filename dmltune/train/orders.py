@@ -73,9 +73,12 @@ class TrialReport:
     failure: str = ""  # set when the trial cannot go on: one line
     details: str = ""  # and the traceback of an unexpected error
     idle: dict[str, str] = field(default_factory=dict)  # dotted key → why it has had no effect so far
+    system: dict[str, float] = field(default_factory=dict)  # load of the machine, where it is asked for
 
     @classmethod
-    def of(cls, number: int, progress: Progress, busy_s: float) -> TrialReport:
+    def of(
+        cls, number: int, progress: Progress, busy_s: float, system: dict[str, float] | None = None
+    ) -> TrialReport:
         """Return the report of a validation.
 
         `fit_seconds` is the time of training and validation, without checkpoints, reports and waiting.
@@ -91,6 +94,7 @@ class TrialReport:
             finished=progress.finished,
             reason=progress.reason,
             idle=progress.idle,
+            system=system or {},
         )
 
     @classmethod

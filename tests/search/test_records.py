@@ -62,9 +62,10 @@ def test_the_models_of_the_best_trials_and_the_reference_are_stored_and_the_rest
     numbers = [run_trial(records, score) for score in scores]
     ranked = sorted(numbers, key=lambda number: -scores[number])
     assert stored_models(records) == {0, *ranked[:STORED_BEST]}
-    for number in numbers:
-        files = tracker_of(records).client.list_artifacts(records.state.rows[number].run_id, "model")
-        assert bool(files) == (number in stored_models(records))
+    models = records.parent.tracker.client.search_logged_models([records.experiment_id])
+    runs = {records.state.rows[number].run_id for number in stored_models(records)}
+    assert {model.source_run_id for model in models} == runs
+    assert {str(model.status) for model in models} == {"READY"}
     assert [trial.state for trial in records.trials()] == [TrialState.COMPLETE] * len(scores)
 
     resumed = open_records(tmp_path)  # another session has the list of stored models from the study

@@ -24,10 +24,11 @@ from dmltune.errors import UserError
 from dmltune.evaluation import compare
 from dmltune.experiment import load_experiment
 from dmltune.runs import TrackedRun
-from dmltune.search.api import _log_result, _result, search
+from dmltune.search.api import _result, search
 from dmltune.search.budget import Plan
 from dmltune.search.making import make_engine
 from dmltune.search.records import TrialRecords
+from dmltune.search.result_run import log_result
 from dmltune.search.state import SearchState
 from dmltune.store import Store
 from dmltune.tracking import Tracker
@@ -120,7 +121,7 @@ def test_study_and_runs_agree_and_none_is_running(finished: Finished) -> None:
         assert run.info.status == "FINISHED"
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
         params = {"references.name": "batch"} if trial.user_attrs["role"] == "baseline" else trial.params
-        assert {k: str(v) for k, v in params.items()} == run.data.params
+        assert {k: str(v) for k, v in params.items()}.items() <= run.data.params.items()
         assert math.isclose(run.data.metrics["best_map_at_r"], trial.value)
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["dmltune.winner"] == finished.result["winner"]["run_id"]
@@ -145,10 +146,11 @@ def test_the_best_models_are_artifacts_and_nothing_else_is_left(finished: Finish
     stored = {row["run_id"] for row in (*ranked[:3], rows[0], finished.result["baseline"])}
     assert len(stored) < TRIALS
     client = mlflow.MlflowClient(f"sqlite:///{finished.place.store / 'mlflow.db'}")
-    for run in children:
-        files = {Path(f.path).name for f in client.list_artifacts(run.info.run_id, "model")}
-        assert bool(files) == (run.info.run_id in stored)
-        assert not any(name.endswith((".pt", ".pkl", ".pth")) for name in files)
+    models = client.search_logged_models([children[0].info.experiment_id])
+    assert {model.source_run_id for model in models} == stored
+    files = [path for path in (finished.place.store / "artifacts").rglob("*") if path.is_file()]
+    assert sum(file.name == "model.safetensors" for file in files) == len(stored)
+    assert not any(file.suffix in (".pt", ".pkl", ".pth") for file in files)
     trials = finished.place.store / "searches" / NAME / "trials"
     assert [path for path in trials.rglob("*") if path.is_file()] == []
 
@@ -200,7 +202,7 @@ def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Fin
     run.reopen({})
     engine = make_engine(experiment, Plan.of(experiment, TRIALS), records)
     with pytest.raises(UserError, match=r"the winner's model .* is not in the store") as error:
-        _log_result(run, _result(experiment, records, engine, store, ""))
+        log_result(run, _result(experiment, records, engine, store, ""), records, workers=1)
     assert "\n" not in str(error.value)
     assert tracker.active_run(parent.info.run_id).data.tags[tags.STATE] == "running"
 
