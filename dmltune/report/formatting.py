@@ -19,6 +19,11 @@ METRICS = {
     "nmi": "NMI",
     "f1": "F1",
 }
+COSTS = {  # of a model: short and long names
+    "embedding_size": ("dim", "embedding size"),
+    "parameters": ("Mweights", "million weights"),
+    "ms_per_image": ("ms", "ms per image"),
+}
 TEST_LISTS = ("small_", "medium_")  # figures within a smaller test list (VehicleID)
 ROLES = {"reference": "reference", "baseline": "baseline", "repeat": "repeat", "search": ""}
 STATES = {"complete": "done", "interrupted": "stopped"}

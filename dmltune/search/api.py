@@ -17,7 +17,7 @@ from dmltune.search.engine import END, Engine
 from dmltune.search.findings import idle_parameters, noise
 from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
-from dmltune.search.outcome import outcome_of, with_model
+from dmltune.search.outcome import front_of_search, outcome_of, with_model
 from dmltune.search.records import TrialRecords
 from dmltune.search.result_run import is_complete, log_result, search_run
 from dmltune.search.session_options import SessionOptions
@@ -133,5 +133,6 @@ def _result(
         reason=stopped,
         noise=noise(rows),
         verdict=outcome,
+        front=front_of_search(engine.front(records.with_models()), state.mode),
         idle_parameters=idle_parameters(experiment.space.names, rows),
     )

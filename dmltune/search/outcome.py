@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Literal
 
-from dmltune.search.state import Outcome, Range
+from dmltune.search.state import Front, Outcome, Range
 from dmltune.search.winners import Verdict
 
 
@@ -20,6 +21,13 @@ def outcome_of(verdict: Verdict | None, mode: Literal["max", "min"]) -> Outcome 
         lead=verdict.lead,
         lead_is_noise=verdict.lead_is_noise,
     )
+
+
+def front_of_search(front: Front | None, mode: Literal["max", "min"]) -> Front | None:
+    if front is None or mode == "max":
+        return front
+    members = [replace(each, score=-each.score, interval=_turned(each.interval)) for each in front.members]
+    return replace(front, members=tuple(members))
 
 
 def with_model(outcome: Outcome | None, stored: Collection[int], best: int | None) -> Outcome | None:

@@ -20,7 +20,9 @@ from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.runs import TrackedRun, data_inputs, training_params
 from dmltune.search.engine_trial import EngineTrial
+from dmltune.search.known_costs import KnownCosts
 from dmltune.search.restoring import (
+    COSTS,
     PAUSED,
     PROJECTIONS,
     STUDY_STATES,
@@ -65,6 +67,7 @@ class TrialRecords:
         self._reports: dict[int, TrialReport] = {}
         self._runs: dict[int, TrackedRun] = {}
         self.untrained = UntrainedMeasures(self.study)
+        self.costs = KnownCosts(self.study, experiment.objective.against)
         self._models = StoredModels(self.study, state)
         for trial in self.study.trials():
             state.put(record_of(trial, state.mode))
@@ -201,6 +204,7 @@ class TrialRecords:
         record.seconds = time.time() - self._sessions[number]
         if report.step == 0:
             self.untrained.store(experiment, report.metrics)
+        self._note_costs(record, report)
         if report.step not in self.study.trial(number).intermediate_values:
             self._runs[number].log(report)
             if report.score is not None:
@@ -211,6 +215,13 @@ class TrialRecords:
         record.score, record.best, record.metrics = report.score, report.best_score, dict(report.metrics)
         record.idle = {name: why for name, why in report.idle.items() if name in record.values}
         self._show("progress", record)
+
+    def _note_costs(self, record: TrialRecord, report: TrialReport) -> None:
+        """Write what the model costs, which the first report knows."""
+        if not record.costs and (costs := self.costs.of(report)):
+            self._tracker.log(record.run_id, 0, costs)
+            self.study.set_attributes(record.number, {COSTS: costs})
+            record.costs = costs
 
     def _note_projections(self, number: int, report: TrialReport) -> None:
         if "projection" in report.metrics:

@@ -113,6 +113,7 @@ class StudySearcher(Searcher):
         trial.seen = report.number
         with self._noting_failures():
             self._records.progress(trial.number, report, trial.experiment)
+            self._engine.note_costs(trial.number, self._records.state.rows[trial.number].costs)
             score = report.score
             if score is not None and math.isfinite(score) and not report.failure:
                 ended = ended_projections(report.metrics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dmltune.runs import TrackedRun
+from dmltune.search.front import no_costlier
 from dmltune.search.state import SearchState, TrialRecord
 from dmltune.search.study import Study
 
@@ -29,8 +30,7 @@ class StoredModels:
             return
         self._state.put(record)
         rows = self._state.rows.values()
-        best = [row.number for row in self._state.complete() if row.role in ("reference", "search")]
-        best = best[:STORED_BEST]
+        best = self._best()
         if record.repeats is not None:
             wanted = self.of(record.repeats) is None
         else:
@@ -50,6 +50,19 @@ class StoredModels:
         if configuration in self._models:
             return configuration
         return next((n for n in sorted(self._models) if self._state.rows[n].repeats == configuration), None)
+
+    def _best(self) -> list[int]:
+        """Return the points that fewer than `STORED_BEST` others surpass at no higher costs.
+
+        So the models of the front are stored too, where the search has costs.
+        """
+        points = [row for row in self._state.complete() if row.role in ("reference", "search")]
+        found: list[int] = []
+        for index, row in enumerate(points):
+            rivals = sum(no_costlier(other.costs.values(), row.costs.values()) for other in points[:index])
+            if rivals < STORED_BEST:
+                found.append(row.number)
+        return found
 
     @property
     def configurations(self) -> dict[int, int]:

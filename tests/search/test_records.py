@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,27 @@ def test_a_configuration_that_is_trained_again_has_a_model(tmp_path: Path) -> No
     assert {first, 4} < stored_models(records)
     assert not {second, other, 3} & stored_models(records)
     assert open_records(tmp_path).with_models() == {0: 0, 1: first, 2: 2, 4: 4, 8: 8, 9: 9}
+
+
+def test_the_models_of_a_front_are_stored_with_its_rivals(tmp_path: Path) -> None:
+    """A model is stored while fewer than three others are better and cost no more."""
+    experiment = load_experiment("glyphs-ccp", ["objective.against=[parameters]"])
+    records = open_records(tmp_path, experiment=experiment)
+    rows = [(0.5, 9.0), (0.1, 1.0), (0.4, 9.0), (0.3, 9.0), (0.2, 9.0), (0.05, 2.0), (0.45, 9.0)]
+    for score, size in rows:
+        record = records.open("search" if records.points() else "reference", REFERENCE, 10)
+        write_model(records, record.number)
+        costs = {"parameters": size, "ms_per_image": 1.0}
+        report = replace(report_of(score), architecture=str(size), costs=costs)
+        records.progress(record.number, report, EXPERIMENT)
+        records.close(record.number, "")
+    assert stored_models(records) == {0, 1, 2, 5, 6}
+    first = records.state.rows[1]
+    assert first.costs == {"parameters": 1.0}
+    assert tracker_of(records).client.get_run(first.run_id).data.metrics["parameters"] == 1.0
+    resumed = open_records(tmp_path, experiment=experiment)
+    assert resumed.state.rows == records.state.rows
+    assert [trial.costs for trial in resumed.engine_trials()] == [{"parameters": size} for _, size in rows]
 
 
 def test_a_trial_whose_model_is_gone_is_an_error_and_never_complete(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import mlflow
 import optuna
 import pytest
 from support.driving import Place
-from support.finished_search import COMMAND, NAME, OVERRIDES, TRIALS, FinishedSearch, finished_search
+from support.finished_search import COMMAND, COSTS, NAME, OVERRIDES, TRIALS, FinishedSearch, finished_search
 
 from dmltune import tags
 from dmltune.cli.evaluate import tables
@@ -153,6 +153,26 @@ def test_the_best_models_are_artifacts_and_nothing_else_is_left(finished: Finish
     assert not any(file.suffix in (".pt", ".pkl", ".pth") for file in files)
     trials = finished.place.store / "searches" / NAME / "trials"
     assert [path for path in trials.rglob("*") if path.is_file()] == []
+
+
+def test_each_trial_has_the_costs_of_its_model_and_the_front_is_the_winner(finished: Finished) -> None:
+    _, children = runs_of(finished.place, NAME)
+    costs = finished.result["rows"][0]["costs"]
+    assert list(costs) == COSTS
+    assert costs["embedding_size"] == 128
+    assert 0.1 < costs["parameters"] < 1
+    assert costs["ms_per_image"] > 0
+    assert all(row["costs"] == costs for row in finished.result["rows"])  # measured once
+    assert all(costs.items() <= run.data.metrics.items() for run in children)
+    assert all(t.user_attrs["costs"] == costs for t in study_of(finished.place, NAME).trials)
+    (member,) = finished.result["front"]["members"]
+    assert member["trial"] == finished.result["winner"]["number"]
+    assert member["costs"] == costs
+    code, out, errors = finished.place.run("best", NAME, "-f", "json")
+    assert code == 0, errors
+    assert json.loads(out)["front"] == finished.result["front"]
+    code, out, errors = finished.place.run("best", NAME)
+    assert "Front of MAP@R against embedding size, million weights and ms per image" in " ".join(out.split())
 
 
 def test_evaluating_the_winner_repeats_its_validation_score(finished: Finished) -> None:
