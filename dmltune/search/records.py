@@ -19,18 +19,9 @@ from dmltune import tags
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.runs import TrackedRun, data_inputs, training_params
+from dmltune.search import restoring
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.known_costs import KnownCosts
-from dmltune.search.restoring import (
-    COSTS,
-    PAUSED,
-    PROJECTIONS,
-    STUDY_STATES,
-    ended_projections,
-    engine_trial_of,
-    is_paused,
-    record_of,
-)
 from dmltune.search.sampling import Proposal, as_template
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord, TrialRole, Watch
 from dmltune.search.stored_models import StoredModels
@@ -70,7 +61,7 @@ class TrialRecords:
         self.costs = KnownCosts(self.study, experiment.objective.against)
         self._models = StoredModels(self.study, state)
         for trial in self.study.trials():
-            state.put(record_of(trial, state.mode))
+            state.put(restoring.record_of(trial, state.mode))
         self._require_all_trials()
 
     # ---- reading
@@ -92,7 +83,7 @@ class TrialRecords:
             for trial in self.trials()
             if trial.state == TrialState.RUNNING
             and trial.number not in self._sessions
-            and not is_paused(trial)
+            and not restoring.is_paused(trial)
         ]
 
     def paused(self) -> list[int]:
@@ -109,7 +100,10 @@ class TrialRecords:
 
     def engine_trials(self) -> list[EngineTrial]:
         sign, experiment = (1 if self.state.mode == "max" else -1), self.experiment
-        return [engine_trial_of(trial, sign, experiment.seed, experiment.fold) for trial in self.trials()]
+        return [
+            restoring.engine_trial_of(trial, sign, experiment.seed, experiment.fold)
+            for trial in self.trials()
+        ]
 
     def untrained_score(self) -> float | None:
         """Return the score before any step, which is the same for all trials of one network."""
@@ -158,7 +152,7 @@ class TrialRecords:
     def _take_up(self, number: int) -> TrialRecord:
         record = self.state.rows[number]
         if record.state == "paused":
-            self.study.set_attributes(number, {PAUSED: False})
+            self.study.set_attributes(number, {restoring.PAUSED: False})
         suffix = "" if record.role == "search" else f"-{record.role}"
         trained = self.experiment_of(record)
         self._runs[number] = TrackedRun.open(
@@ -220,20 +214,20 @@ class TrialRecords:
         """Write what the model costs, which the first report knows."""
         if not record.costs and (costs := self.costs.of(report)):
             self._tracker.log(record.run_id, 0, costs)
-            self.study.set_attributes(record.number, {COSTS: costs})
+            self.study.set_attributes(record.number, {restoring.COSTS: costs})
             record.costs = costs
 
     def _note_projections(self, number: int, report: TrialReport) -> None:
         if "projection" in report.metrics:
-            known = self.study.trial(number).user_attrs.get(PROJECTIONS, {})
-            ended = {str(report.step): ended_projections(report.metrics)}
-            self.study.set_attributes(number, {PROJECTIONS: {**known, **ended}})
+            known = self.study.trial(number).user_attrs.get(restoring.PROJECTIONS, {})
+            ended = {str(report.step): restoring.ended_projections(report.metrics)}
+            self.study.set_attributes(number, {restoring.PROJECTIONS: {**known, **ended}})
 
     def pause(self, number: int) -> None:
         """A trial leaves its workers and may be continued. In the study it stays RUNNING."""
         record = self.state.rows[number]
         record.state = "paused"
-        self.study.set_attributes(number, {PAUSED: True, "seconds": round(record.seconds, 2)})
+        self.study.set_attributes(number, {restoring.PAUSED: True, "seconds": round(record.seconds, 2)})
         self._runs[number].interrupt("paused by the scheduler")
         del self._sessions[number]
         self._show("finished", record)
@@ -268,7 +262,7 @@ class TrialRecords:
         stored = ("reason", "seconds", "metrics", "idle")
         self.study.set_attributes(number, {name: getattr(record, name) for name in stored})
         score = record.best if record.state == "complete" else None
-        self.study.finish(number, STUDY_STATES[record.state], score)
+        self.study.finish(number, restoring.STUDY_STATES[record.state], score)
         del self._sessions[number]
         shutil.rmtree(self.trial_folder(number), ignore_errors=True)
         self._show("finished", record)
