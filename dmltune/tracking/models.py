@@ -72,7 +72,7 @@ class RunModels(Connection):
             self.client.log_model_artifacts(model_id, str(files))
         self.client.finalize_logged_model(model_id, "READY")
         step = int(about.get("step", 0))
-        self.client.log_outputs(run_id, [LoggedModelOutput(model_id, step)])
+        self._link(run_id, model_id, step)
         figures, stamp = about.get("validation", {}), (stamps or {}).get(step)
         data = (validated_on.name, validated_on.digest) if validated_on else (None, None)
         rows = [Metric(key, value, stamp, step, model_id, *data) for key, value in figures.items() if stamp]
@@ -82,6 +82,13 @@ class RunModels(Connection):
     def link_model(self, run_id: str, model_run: str, step: int) -> None:
         """Show the model of `model_run` as a result of this run too."""
         if model_id := self.model_id(model_run):
+            self._link(run_id, model_id, step)
+
+    def _link(self, run_id: str, model_id: str, step: int) -> None:
+        """Note that the run made the model, once: MLflow refuses to note it twice."""
+        outputs = self.client.get_run(run_id).outputs
+        known = {each.model_id for each in outputs.model_outputs} if outputs else set()
+        if model_id not in known:
             self.client.log_outputs(run_id, [LoggedModelOutput(model_id, step)])
 
     def drop_model(self, run_id: str) -> None:
