@@ -20,6 +20,7 @@ WINNER_TRIAL = "dmltune.winner_trial"
 WINNER_MODEL = "dmltune.winner_model"  # run id with the model: the winner's, or that of a repetition of it
 CHECKED = "dmltune.checked"  # the search that a check is about
 CONFIGURATION = "dmltune.configuration"
+FIDELITY = "dmltune.fidelity"  # the settings of a cheap trial
 FOLD = "dmltune.fold"
 NOTE = "mlflow.note.content"
 PARENT_RUN = "mlflow.parentRunId"
@@ -28,4 +29,6 @@ PARENT = "parent"
 STORED = "yes"
 
 State = Literal["complete", "pruned", "failed", "interrupted"]
-Role = Literal["search", "reference", "baseline", "repeat", "training", "check", "member", "reproduction"]
+Role = Literal[
+    "search", "reference", "baseline", "repeat", "cheap", "training", "check", "member", "reproduction"
+]

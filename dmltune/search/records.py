@@ -18,11 +18,11 @@ from optuna.trial import FrozenTrial, TrialState
 from dmltune import tags
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.experiment.tree import flatten
 from dmltune.runs import TrackedRun
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.known_costs import KnownCosts
 from dmltune.search.restoring import (
+    CHEAP_SCORE,
     COSTS,
     PAUSED,
     PROJECTIONS,
@@ -32,6 +32,7 @@ from dmltune.search.restoring import (
     is_paused,
     record_of,
 )
+from dmltune.search.run_contents import log_best, parameters_of, tags_of
 from dmltune.search.sampling import Proposal, as_template
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord, TrialRole, Watch
 from dmltune.search.stored_models import StoredModels
@@ -169,23 +170,14 @@ class TrialRecords:
             role=record.role,
             metric=self.state.metric,
             run_name=f"{self.state.name}-{number:04d}{suffix}",
-            params=self._parameters(record),
-            about={**self._about, **({} if record.seed is None else {tags.SEED: record.seed})},
+            params=parameters_of(self._experiment, record, self.state.rows),
+            about={**self._about, **tags_of(self._experiment, record)},
             parent=self.parent,
         )
         record.run_id, record.state = self._runs[number].run_id, "running"
         self.study.set_attributes(number, {"run_id": record.run_id})
         self._sessions[number] = time.time() - record.seconds
         return record
-
-    def _parameters(self, record: TrialRecord) -> dict[str, Any]:
-        """Return what is particular to the trial, and what its components bring with them."""
-        own = {"seed": record.seed, "fold": record.fold} if record.role == "repeat" else {}
-        again = self.state.rows[record.repeats or 0] if record.role == "repeat" else record
-        if again.role == "baseline":
-            run = self._experiment.baseline_experiment()
-            return {**(run.brought() if run else {}), **flatten(self._experiment.baseline), **own}
-        return {**self._experiment.point(again.values, validated=True).brought(), **again.values, **own}
 
     def progress(self, number: int, report: TrialReport, experiment: Experiment) -> None:
         """Write one validation. A step that is written already is not written again."""
@@ -248,7 +240,7 @@ class TrialRecords:
             record.state, record.reason = "complete", report.reason
         else:
             record.state, record.reason = "pruned", why_stopped
-        run.log_best(record.step, record.best)
+        log_best(run, record, self.study.trial(number), self.state.mode)
         if record.idle:
             run.tag({tags.IDLE: "\n".join(f"{name}: {why}" for name, why in record.idle.items())})
         if record.state == "failed":
@@ -258,8 +250,11 @@ class TrialRecords:
             run.end(record.state, record.reason)
         stored = ("reason", "seconds", "metrics", "idle")
         self.study.set_attributes(number, {name: getattr(record, name) for name in stored})
-        score = record.best if record.state == "complete" else None
-        self.study.finish(number, STUDY_STATES[record.state], score)
+        state, score = STUDY_STATES[record.state], record.best if record.state == "complete" else None
+        if record.role == "cheap" and score is not None:
+            self.study.set_attributes(number, {CHEAP_SCORE: score})
+            state, score = TrialState.PRUNED, None
+        self.study.finish(number, state, score)
         del self._sessions[number]
         shutil.rmtree(self.trial_folder(number), ignore_errors=True)
         self._show("finished", record)

@@ -20,6 +20,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from dmltune.experiment import Experiment
+from dmltune.report.fidelity_lines import trust_message
+from dmltune.search.budget import fidelity_settings
 from dmltune.search.engine import END, Continue, Engine, Start
 from dmltune.search.engine_trial import Decision, EngineTrial
 from dmltune.search.records import TrialRecords
@@ -178,7 +180,10 @@ class StudySearcher(Searcher):
         own: dict[str, Any] = {}
         if start.role == "repeat":
             own = {"seed": start.seed, "fold": start.fold, "repeats": start.repeats}
-        record = self._records.open(start.role, start.proposal, self._experiment.max_steps, **own)
+        steps = self._experiment.max_steps
+        if start.role == "cheap":
+            steps = fidelity_settings(self._experiment).get("max_steps", steps)
+        record = self._records.open(start.role, start.proposal, steps, **own)
         self._engine.add(
             EngineTrial(
                 record.number,
@@ -195,13 +200,18 @@ class StudySearcher(Searcher):
     def _close(self, number: int, why: str) -> None:
         state = self._records.close(number, why).state
         assert state in ("complete", "failed", "pruned")
+        before = self._engine.trust()
         self._engine.end(number, state)
+        if (trust := self._engine.trust()) is not None and before is None:
+            self._records.message(trust_message(trust))
 
     def _experiment_of(self, record: TrialRecord) -> Experiment:
         if record.role == "repeat":
             original = self._experiment_of(self._records.state.rows[record.repeats or 0])
             changed = {"seed": record.seed, "fold": record.fold}
             return original.with_values({key: v for key, v in changed.items() if v is not None})
+        if record.role == "cheap":
+            return self._experiment.cheap_point(record.values)
         if record.role != "baseline":
             return self._experiment.point(record.values, validated=True)
         baseline = self._experiment.baseline_experiment()
