@@ -25,7 +25,7 @@ EXAMPLES = """\
 # what a search alone reads, and what has no value
 LEFT_OUT = (
     *("search", "require", "balanced", "reference_point", "baseline", "presets", "sampler"),
-    *("scheduler", "trials", "noise_seeds", "repeat_share", "stop_at_noise", "about"),
+    *("scheduler", "trials", "noise_seeds", "repeat_share", "stop_at_noise", "fidelity", "about"),
 )
 
 

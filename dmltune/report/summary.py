@@ -17,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dmltune.report import formatting
+from dmltune.report.fidelity_lines import fidelity_lines
 from dmltune.report.front_table import front_view
 from dmltune.report.terminal import failure_lines, grid, line
+from dmltune.report.terminal import lines as wrapped_lines
 
 if TYPE_CHECKING:
     from dmltune.search.state import IdleParameter, Range, SearchResult
@@ -52,6 +54,8 @@ def summary(
         parts += ["", line(text, "bold red")]
     parts += ["", side_by_side(result, baseline), *map(line, verdict(result, test_opened))]
     parts += front_view(result.front, rows, result.metric)
+    if cheap := fidelity_lines(result.fidelity):
+        parts += ["", *(part for text in cheap for part in wrapped_lines(text))]
     if result.idle_parameters:
         parts += ["", *(line(without_effect(found), "yellow") for found in result.idle_parameters)]
     if failed := {f"trial {row.number}": row.reason for row in rows if row.state == "failed"}:

@@ -14,7 +14,7 @@ from dmltune.runs import closed_on_error, provenance
 from dmltune.search.budget import Plan
 from dmltune.search.earlier import points_of, store_points
 from dmltune.search.engine import END, Engine
-from dmltune.search.findings import idle_parameters, noise
+from dmltune.search.findings import fidelity_result, idle_parameters, noise
 from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
 from dmltune.search.outcome import front_of_search, outcome_of, with_model
@@ -134,5 +134,6 @@ def _result(
         noise=noise(rows),
         verdict=outcome,
         front=front_of_search(engine.front(records.with_models()), state.mode),
+        fidelity=fidelity_result(engine.plan.fidelity, engine.trust(), rows),
         idle_parameters=idle_parameters(experiment.space.names, rows),
     )
