@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             ("difference", f"{exported.difference:.1e} to torch at most (limit {LARGEST_DIFFERENCE:g})"),
             (
                 "one image",
-                f"{exported.exported_ms:.1f} ms, torch {exported.torch_ms:.1f} ms: {faster:.2f} times the speed",
+                f"{exported.exported_ms:.1f} ms, torch {exported.torch_ms:.1f} ms: {faster:.2f} × the speed",
             ),
             ("model", f"{model.name}, {model.fingerprint}"),
         )

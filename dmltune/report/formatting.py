@@ -18,6 +18,8 @@ METRICS = {
     "r_precision": "R-precision",
     "nmi": "NMI",
     "f1": "F1",
+    "k_reciprocal_map_at_r": "k-reciprocal MAP@R",
+    "aqe_map_at_r": "query expansion MAP@R",
 }
 TEST_LISTS = ("small_", "medium_")  # figures within a smaller test list (VehicleID)
 ROLES = {"reference": "reference", "baseline": "baseline", "repeat": "repeat", "search": ""}

@@ -36,7 +36,7 @@ def write_vectors(file: Path, emb_ND: Floats, files: Sequence[ImageFile], xy_N2:
     if file.suffix.lower() == ".npy":
         write_file(file, lambda path: _save_npy(path, emb_ND))
         return
-    import pyarrow  # type: ignore[import-untyped]
+    import pyarrow
     from pyarrow import parquet
 
     assert xy_N2 is not None
