@@ -17,7 +17,7 @@ SUMMARY = "embed images with a winner, into a .npy or .parquet file"
 EXAMPLES = """\
   dmltune embed demo photos/ -o vectors.npy            one row per image, float32
   dmltune embed demo a.jpg b.jpg -o vectors.parquet    vectors, x, y, label, path
-  embedding-atlas vectors.parquet --vector vectors --x x --y y      look at them
+  dmltune embed exported.safetensors photos/ -o v.npy  a model that was exported
 """
 
 
@@ -99,10 +99,15 @@ def embedded(
         say(f"{len(bad):,} of {len(files):,} images cannot be read and are left out:")
         for place in sorted(bad)[:5]:
             say(f"  {files[place].path} ({bad[place]})")
-    kept = [place for place in range(len(files)) if place not in bad]
-    if not kept:
+    readable = [place for place in range(len(files)) if place not in bad]
+    if not readable:
         raise UserError("none of the images can be read. Check the paths.")
-    return model, emb_ND[kept], [files[place] for place in kept], [files[place].path for place in sorted(bad)]
+    return (
+        model,
+        emb_ND[readable],
+        [files[place] for place in readable],
+        [files[place].path for place in sorted(bad)],
+    )
 
 
 def warn_untrained(model: LoadedModel) -> None:

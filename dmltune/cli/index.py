@@ -15,7 +15,7 @@ SUMMARY = "index a folder of images for search by example"
 EXAMPLES = """\
   dmltune index demo photos/                       photos.index, exact
   dmltune index demo photos/ -o shop.index --kind ivf
-  dmltune query photos.index new.jpg
+  dmltune index demo photos/ --skip-unreadable
 """
 KINDS = {
     "exact": "every vector is compared",

@@ -18,7 +18,7 @@ SUMMARY = "serve a winner over HTTP: embed, and search an index; loopback by def
 EXAMPLES = """\
   dmltune serve demo                                 http://127.0.0.1:8000, described at /docs
   dmltune serve demo --index photos.index --port 8080
-  curl --data-binary @new.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/search?k=5
+  dmltune serve demo --max-mb 8 --max-images 16
 """
 
 
@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     require_fastapi()
     from dmltune.serving import load
-    from dmltune.serving.http_app import Limits, application
+    from dmltune.serving.http_app import RequestLimits, application
     from dmltune.serving.index import ImageIndex
 
     listening = listen(args.host, args.port)
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if index is not None:
             index.require(model)
         warn_untrained(model)
-        limits = Limits(args.max_mb * 1_000_000, args.max_megapixels * 1_000_000, args.max_images)
+        limits = RequestLimits(args.max_mb * 1_000_000, args.max_megapixels * 1_000_000, args.max_images)
         app = application(model, index, limits)
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 from dmltune import tags
-from dmltune.data.splits import ALL_CLASSES
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.report.search_figure import draw
@@ -96,11 +95,6 @@ def make_plan(experiment: Experiment, trials: int | None, limits: SpendingLimits
     """Return the plan of a search; a budget that is none is a UserError."""
     if not experiment.searchable:
         raise UserError("this experiment has nothing to search (no `search:` section); use `dmltune train`")
-    if experiment.objective.protocol == ALL_CLASSES:
-        raise UserError(
-            "protocol all_classes leaves no class to compare trials on. Search with another one, then: "
-            "dmltune train --from NAME --all-classes"
-        )
     if trials is not None and trials < 1:
         raise UserError(f"--trials must be at least 1; got {trials}")
     limits.require_positive()

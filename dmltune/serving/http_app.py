@@ -28,7 +28,7 @@ _SECONDS = 30.0  # for a request's body to arrive
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """The largest request in bytes, the most pixels of an image, and the most images of a request."""
 
     bytes: int = 32_000_000
@@ -44,9 +44,11 @@ class RequestError(Exception):
         self.status, self.code, self.message = status, code, message
 
 
-def application(model: LoadedModel, index: ImageIndex | None = None, limits: Limits | None = None) -> FastAPI:
+def application(
+    model: LoadedModel, index: ImageIndex | None = None, limits: RequestLimits | None = None
+) -> FastAPI:
     """Return the application for uvicorn. One request at a time computes; others wait."""
-    limits = limits or Limits()
+    limits = limits or RequestLimits()
     app = FastAPI(title="dmltune serve", description=f"Embeddings by {model.name}.")
     _answer_errors(app)
     facts = model.facts()
@@ -97,7 +99,7 @@ def application(model: LoadedModel, index: ImageIndex | None = None, limits: Lim
     return app
 
 
-def images_of(body: bytes, content_type: str, limits: Limits) -> list[bytes]:
+def images_of(body: bytes, content_type: str, limits: RequestLimits) -> list[bytes]:
     """Return the files of the images in a request."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind.startswith(BINARY):
@@ -134,7 +136,7 @@ def _from_json(body: bytes) -> list[bytes]:
         raise RequestError(400, "base64", "an image is not valid base64") from None
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
+async def _body(request: Request, limits: RequestLimits) -> bytes:
     """Return the body; one that is too large is refused by its header, or when it gets too large."""
     too_large = RequestError(413, "too_large", f"a request must have at most {limits.bytes:,} bytes")
     length = request.headers.get("content-length", "")

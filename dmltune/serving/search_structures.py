@@ -6,7 +6,6 @@ All rank by Euclidean distance, as evaluation does. N vectors, Q queries, D dime
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmltune.errors import UserError
+from dmltune.train.ray_session import threads_of, usable_cores
 
 KINDS = ("exact", "ivf", "pq")
 RECALL = 0.95  # the share of exact neighbours that ivf is set to return
@@ -36,14 +36,14 @@ class Structure:
 
 
 def faiss_module() -> Any:
-    """Return faiss with as many threads as there are cores, or a UserError when it is not installed."""
+    """Return faiss with the threads that torch would use, or a UserError when it is not installed."""
     try:
         import faiss
     except ImportError:
         raise UserError(
             "an index needs faiss, which is not installed. pip install 'dmltune[cpu]', or [gpu]."
         ) from None
-    faiss.omp_set_num_threads(len(os.sched_getaffinity(0)))
+    faiss.omp_set_num_threads(threads_of(usable_cores()))
     return faiss
 
 

@@ -250,6 +250,11 @@ def validate_experiment(
     """
     from dmltune.train.setup import require_setup  # which uses this file
 
+    if experiment.searchable and experiment.objective.protocol == ALL_CLASSES:
+        raise UserError(
+            "protocol all_classes leaves no class to compare trials on. Search with another one, then: "
+            "dmltune train --from NAME --all-classes"
+        )
     require_setup(experiment, locations)
     root = locations.absolute_root
     for run in (experiment.reference_experiment(), experiment.baseline_experiment()):
