@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from dmltune.report.formatting import percent
     from dmltune.serving.index import ImageIndex
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     faiss_module()
     model, emb_ND, files, skipped = embedded(args, args.paths)
     began = time.perf_counter()
+    files = [replace(each, path=os.path.abspath(each.path)) for each in files]  # queries come from anywhere
     index = ImageIndex.of(model, str(Store.at(args.store).root), emb_ND, files, args.kind, args.k)
     index.save(file)
     facts = index.facts

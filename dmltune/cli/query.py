@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     emb_QD = model.embed(args.images)
     results = index.search(emb_QD, args.k, args.rerank or "none")
     queries = [
-        {"query": image, "neighbours": [vars(neighbour) for neighbour in found]}
+        {"query": image, "neighbours": [neighbour._asdict() for neighbour in found]}
         for image, found in zip(args.images, results, strict=True)
     ]
     if args.page is not None:

@@ -94,12 +94,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def from_recipe(args: argparse.Namespace) -> ChosenExperiment:
     """Return the experiment of a stored model, with the overrides."""
-    from dmltune.cli.experiment_choice import ChosenExperiment, default_name
+    from dmltune.cli.experiment_choice import ChosenExperiment, default_name, requested_steps
     from dmltune.experiment.loading import parse_overrides
     from dmltune.serving.recipe import recipe
     from dmltune.store import Store
 
-    experiment = recipe(args.recipe, Store.at(args.store), args.all_classes)
+    experiment = recipe(args.recipe, Store.at(args.store), args.all_classes, requested_steps(args.overrides))
     if overrides := overrides_of(args):
         experiment = experiment.with_values(parse_overrides(overrides))
     note = ""

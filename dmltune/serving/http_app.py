@@ -93,7 +93,7 @@ def application(
             found = await anyio.to_thread.run_sync(index.search, emb_QD, k, rerank)
         return {
             "fingerprint": model.fingerprint,
-            "results": [[asdict(neighbour) for neighbour in row] for row in found],
+            "results": [[neighbour._asdict() for neighbour in row] for row in found],
         }
 
     return app

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +30,7 @@ Indices = NDArray[np.int64]
 _KIND = "dmltune index"
 
 
-@dataclass(frozen=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """One result: `distance` is Euclidean, `similarity` is 1 − distance²/2, the cosine on the unit sphere."""
 
     rank: int

@@ -12,29 +12,32 @@ from dmltune.serving.stored import model_folder
 from dmltune.store import Store
 
 
-def recipe(name: str | Path, store: Store | None = None, all_classes: bool = False) -> Experiment:
+def recipe(
+    name: str | Path, store: Store | None = None, all_classes: bool = False, steps: int | None = None
+) -> Experiment:
     """Return the experiment of the model that `name` stands for.
 
-    With `all_classes` every image of both halves trains, and the training ends at the step of the stored
-    model: no class is left to choose a step on.
+    With `all_classes` every image of both halves trains, for `steps`, by default as many as the stored model
+    had: no class is left to choose a step on.
     """
     with model_folder(name, store) as folder:
         _, about = checkpoint.load_model(folder)
     experiment = Experiment.from_dict(about.experiment)
     if not all_classes:
         return experiment
-    if about.step == 0:
+    steps = steps or about.step
+    if steps == 0:
         raise UserError(
             f"the model of '{name}' is the untrained network (its best step is 0), so nothing is known about "
-            "how long to train. Search again, with more steps or another space."
+            "how long to train. Search again, or say it with max_steps=N."
         )
     return experiment.with_values(
         {
             "objective.protocol": ALL_CLASSES,
             "objective.folds": 1,
             "fold": 0,
-            "max_steps": about.step,
-            "validate_every": min(experiment.validate_every, about.step),
-            "optimizer.warmup_new_layers": min(experiment.optimizer.warmup_new_layers, about.step - 1),
+            "max_steps": steps,
+            "validate_every": min(experiment.validate_every, steps),
+            "optimizer.warmup_new_layers": min(experiment.optimizer.warmup_new_layers, steps - 1),
         }
     )
