@@ -88,7 +88,7 @@ def _run_with_model(name: str, run: Run, tracker: Tracker) -> Run:
         raise UserError(
             f"'{name}' is a check; its models are measured already. Show it with: dmltune table {name}"
         )
-    if winner := labels.get(tags.WINNER):
+    if winner := labels.get(tags.WINNER_MODEL, labels.get(tags.WINNER)):
         winning_run = tracker.find(winner)
         if winning_run is None:
             raise UserError(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import shutil
 import socket
 import subprocess
+import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -20,15 +24,35 @@ def version_tags() -> dict[str, str]:
     return versions | ({"git.commit": commit} if commit else {})
 
 
+@cache
+def source_tags() -> dict[str, str]:
+    """Return MLflow's own tags of who and what made a run: user, command, commit and branch."""
+    program = Path(sys.argv[0])
+    command = [program.parent.name if program.stem == "__main__" else program.name, *sys.argv[1:3]]
+    made = {"mlflow.source.name": " ".join(command), "mlflow.source.type": "LOCAL"}
+    with contextlib.suppress(OSError, KeyError, ImportError):  # a user id without a name
+        made["mlflow.user"] = getpass.getuser()
+    for tag, question in (
+        ("mlflow.source.git.commit", ("rev-parse", "HEAD")),
+        ("mlflow.source.git.branch", ("rev-parse", "--abbrev-ref", "HEAD")),
+    ):
+        if answer := _git(*question):
+            made[tag] = answer
+    return made
+
+
 def git_commit() -> str | None:
     """Return the commit of this code, with `-dirty` when it was changed; None outside of a clone."""
+    return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+
+
+def _git(*question: str) -> str | None:
     git = shutil.which("git")
     if git is None:
         return None
-    folder = str(Path(__file__).parent)
-    command = [git, "-C", folder, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    command = [git, "-C", str(Path(__file__).parent), *question]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    return answer.stdout.strip() or None
+    return (answer.stdout.strip() or None) if answer.returncode == 0 else None
 
 
 def this_process() -> str:

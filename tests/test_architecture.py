@@ -12,7 +12,7 @@ from support.imports import PACKAGE, imports, room, rooms_used
 
 ROOMS = [  # a room imports only those before it
     *("core", "data", "weights", "experiment", "propose", "train", "models", "serving", "search"),
-    *("check", "evaluation", "tables", "reproduce", "cli"),
+    *("check", "evaluation", "tables", "reproduce", "pyfunc", "cli"),
 ]
 LEAVES = {
     *("errors", "store", "tags", "tracking", "tracking_server", "runs", "ledger", "resources", "provenance"),

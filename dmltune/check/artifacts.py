@@ -12,7 +12,7 @@ from dmltune.check.plan import CheckPlan, CheckRequest, stored_digest
 from dmltune.core.checkpoint import replace_file
 from dmltune.ledger import FILE, Ledger, LedgerEntry, to_lines
 from dmltune.store import Store
-from dmltune.tracking import Tracker
+from dmltune.tracking import DataInput, Tracker
 
 DOCUMENT, PAGE = "check.json", "report.html"
 
@@ -49,11 +49,14 @@ def show_again(store: Store, document: CheckDocument, request: CheckRequest) -> 
 def log_figures(document: CheckDocument, tracker: Tracker, parent_id: str) -> None:
     """Log each model's test metrics in its run, and the means in the run of the check."""
     metric, means = document.metric, {}
+    tested = DataInput(f"{document.data}/test", document.fingerprint, "test")
     for result in document.configurations:
         for model in result.models:
             if not tracker.logged_steps(model.run_id, f"test_{metric}"):
                 figures = {f"test_{key}": value for key, value in model.test.items() if value is not None}
-                tracker.log(model.run_id, model.step, figures)
+                tracker.log_inputs(model.run_id, [tested])
+                model_id = tracker.model_id(model.run_id)
+                tracker.log(model.run_id, model.step, figures, data=tested, model_id=model_id)
         if metric in result.single and (mean := result.single[metric].mean) is not None:
             means[f"test_{metric}.{result.key}"] = mean
     tracker.log(parent_id, len(document.openings), means)

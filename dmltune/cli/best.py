@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dmltune.search.state import TrialRecord
     from dmltune.search.stored import StoredSearch
 
-SUMMARY = "show the winner of a search: score, settings, winner set"
+SUMMARY = "show the winner of a search: score, settings, winner set, front"
 EXAMPLES = """\
   dmltune best demo
   dmltune best demo -f json                         score as a fraction, values by dotted key
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             "mode": search.mode,
             "winner": asdict(winner),
             "verdict": None if search.outcome is None else asdict(search.outcome),
+            "front": None if search.front is None else asdict(search.front),
         }
     )
     out.show(*best_view(search, winner, places_of(args)))

@@ -102,13 +102,15 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
     data, objective, baseline = plan["data"], experiment.objective, plan["baseline"]
     limit = f", ends after {formatting.clock(plan['time'])}" if plan["time"] else ""
     metric = formatting.metric_name(objective.metric)
+    named = ", ".join(formatting.COSTS[name][1] for name in objective.against)
+    against = f" against {named}" if named else ""
     skipped = f"; {len(data['skipped']):,} listed images are skipped" if data["skipped"] else ""
     size = f"{data['images']:,} images of {data['classes']:,} classes{skipped}"
     facts = facts_table(
         ("search", f"{plan['name'] or 'a new name'} · {plan['space']}   {experiment.about}"),
         ("trials", f"{plan['trials']} of at most {experiment.max_steps} steps{limit}"),
         ("sampler", f"{experiment.sampler.name}, scheduler {experiment.scheduler.name}"),
-        ("objective", f"{metric} ({objective.mode}), {objective.protocol} protocol"),
+        ("objective", f"{metric} ({objective.mode}){against}, {objective.protocol} protocol"),
         ("data", f"{data['path'] or data['name']}: {size}"),
         ("store", str(plan["store"])),
     )

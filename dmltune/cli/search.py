@@ -32,6 +32,7 @@ EXAMPLES = """\
   dmltune search collage-ccp-gsp --name demo
   dmltune search cub-lite-ccp --data-root ~/data --time 2h
   dmltune search cub-ccp loss.neg_margin=0.5 sampler=gp --trials 40 --workers 2
+  dmltune search glyphs-gsp objective.against=[parameters,ms_per_image]
   dmltune search my_space.yaml --dry-run
   dmltune search --data ./photos --time 2h          your images: a folder per class, no YAML
   dmltune search --data photos.csv max_steps=300 --write search_spaces/photos.yaml --dry-run

@@ -1,4 +1,4 @@
-"""`dmltune ui`: MLflow's web pages of the store, on loopback."""
+"""`dmltune ui`: MLflow's web pages of the store, on loopback, opened at a view that is ready."""
 
 from __future__ import annotations
 
@@ -10,48 +10,109 @@ import socket
 import subprocess
 import sys
 import time
+import webbrowser
 from types import FrameType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 from dmltune.cli.output import Output
 from dmltune.cli.parser import Parser, add_format, add_store
 from dmltune.errors import UserError
 
-SUMMARY = "browse every run with MLflow, on this machine only"
+if TYPE_CHECKING:
+    from dmltune.cli.ui_links import UiLinks
+    from dmltune.store import Store
+
+SUMMARY = "browse and compare runs in MLflow, on this machine only"
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves a dozen processes
     "UVICORN_LOG_LEVEL": "warning",
     "PYTHONWARNINGS": "ignore",
 }
+REMOTE = ("http://", "https://")
 EXAMPLES = """\
-  dmltune ui                           http://127.0.0.1:5000
-  dmltune ui --port 5050 --store /shared/mlruns
+  dmltune ui                           the latest search of the store
+  dmltune ui demo                      a search, a training or a check
+  dmltune ui demo --no-open --port 5050 --store /shared/mlruns
 """
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_number("--port", "default: 5000", bounds=(1, 65535), default=5000)
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="a search, training or check; default: the latest search"
+    )
+    parser.add_number("--port", "default: a free one", bounds=(1, 65535))
+    parser.add_flag("--no-open", "print the links and open no browser")
     add_store(parser)
     add_format(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
+    from dmltune.cli.ui_links import links_of
+    from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
-    from dmltune.tracking import Tracker
 
     store = Store.at(args.store)
     if store.owns_tracking and not (store.root / "mlflow.db").exists():
         raise UserError(f"no runs in {store.root} yet. Start a search, or choose another --store.")
-    _ = Tracker(store).client  # a damaged database or a silent server is an error here, not in a server's log
+    searches = StoredSearches(store)
+    _ = (
+        searches.tracker.client
+    )  # a damaged database or a silent server is an error here, not in a server's log
+    if store.tracking_uri.startswith(REMOTE):
+        if args.port is not None:
+            raise UserError(
+                "--port is for a server of this machine, and MLFLOW_TRACKING_URI names one already."
+            )
+        _show(links_of(searches, args.name, without_user(store.tracking_uri)), store, args, out)
+        return 0
+    port = free_port(args.port)
+    links = links_of(searches, args.name, f"http://127.0.0.1:{port}")
+    return _serve(port, store, lambda: _show(links, store, args, out))
+
+
+def free_port(wanted: int | None) -> int:
+    """Return a free port; MLflow's server would fail seconds later, with a traceback."""
     with socket.socket() as probe:
-        # MLflow's server would fail seconds later, with a traceback
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if wanted is not None:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", args.port))
+            probe.bind(("127.0.0.1", wanted or 0))
         except (OSError, OverflowError):
-            raise UserError(f"port {args.port} is taken or not allowed. Choose another --port.") from None
-    address = f"http://127.0.0.1:{args.port}"
-    options = ("--host", "127.0.0.1", "--port", str(args.port), "--workers", "1")
+            raise UserError(f"port {wanted} is taken or not allowed. Choose another --port.") from None
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def without_user(address: str) -> str:
+    """Return the address without user name and password: a browser asks for them."""
+    parts = urlsplit(address)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+
+def _show(links: UiLinks, store: Store, args: argparse.Namespace, out: Output) -> None:
+    remote = store.tracking_uri.startswith(REMOTE)
+    out.document({**vars(links), "store": store.root})
+    end = "" if remote else "   Ctrl-C ends it"
+    out.show(
+        f"{links.address}   runs of {'the tracking server' if remote else store.root}{end}", *links.lines()
+    )
+    if not args.no_open and not out.json and _has_browser():
+        webbrowser.open(links.first)
+
+
+def _has_browser() -> bool:
+    """Whether a browser with a window can open; a text browser would take the terminal."""
+    shown = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    with contextlib.suppress(webbrowser.Error):
+        return bool(shown and webbrowser.get())
+    return False
+
+
+def _serve(port: int, store: Store, ready: Any) -> int:
+    """Run MLflow's server until it ends or this process is told to; call `ready` when it answers."""
+    options = ("--host", "127.0.0.1", "--port", str(port), "--workers", "1")
     server = subprocess.Popen(
         [sys.executable, "-m", "mlflow", "ui", *options],
         stdout=sys.stderr.fileno(),
@@ -66,11 +127,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
     signal.signal(signal.SIGTERM, stop)
     try:
         print("starting MLflow …", file=sys.stderr)
-        while server.poll() is None and not answers(args.port):
+        while server.poll() is None and not answers(port):
             time.sleep(0.1)
         if server.poll() is None:
-            out.document({"address": address, "store": store.root})
-            out.show(f"{address}   runs of {store.root}   Ctrl-C ends it")
+            ready()
         return server.wait()
     except KeyboardInterrupt:
         return 0

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dmltune.core import collectives, optimizers, precision
 from dmltune.core.batch_source import BatchSource
+from dmltune.core.example_neighbours import example_neighbours
 from dmltune.core.geometry import covering_radius
 from dmltune.core.objective import distribute
 from dmltune.core.retrieval import retrieval_metrics
@@ -90,6 +91,7 @@ def _validate(run: Run, known: Mapping[str, float] | None = None) -> Progress:
     with run.ema.in_place():
         points = _embed_validation(run) if known is None else None
         measures = dict(known or {}) if points is None else _measure(run, *points)
+        run.examples = None if points is None else example_neighbours(*points, run.feed.queries_N)
         metrics = {**run.interval_figures(), **measures, "seconds": run.seconds}
         run.count_validation(metrics)
         weights_W = run.objective.weights_W().detach()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dmltune.core.batch_source import BatchSource
 from dmltune.core.ema import Ema
+from dmltune.core.example_neighbours import ExampleNeighbours
 from dmltune.core.idle import idle_parameters
 from dmltune.core.objective import Objective
 from dmltune.core.plateau import Plateau
@@ -134,6 +135,7 @@ class Run:
         self.validations_without_improvement = 0
         self.best_weights: dict[str, Tensor] = {}
         self.metrics: dict[str, float] = {}
+        self.examples: ExampleNeighbours | None = None  # of the last validation
         self.pools_drawn = 0
         self.seconds = 0.0
         self.interval_seconds = 0.0

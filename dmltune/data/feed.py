@@ -6,7 +6,7 @@ with channels-last strides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dmltune.data import augment as augmentations
-from dmltune.data.images import ImageSet, Indices, Ints
+from dmltune.data.images import ImageSet, Indices, Ints, Pixels
 from dmltune.data.packed import at_size
 from dmltune.data.samplers import (
     AUGMENTATION,
@@ -110,6 +110,10 @@ class ImageFeed:
         labels_N = self._validation_labels_N[mine_N]
         mine = evaluation_batches(self._images, self._validation_N[mine_N], self.size, labels_N)
         return mine if self._thread is None else _ahead(mine, self._thread)
+
+    def validation_pictures(self, places: Sequence[int], side: int) -> list[Pixels]:
+        """Return whole validation images with a shorter side of at most `side` pixels, to be shown."""
+        return self._images.read(self._validation_N[np.asarray(places)], side)
 
     def pool(self, per_class: int, round: int) -> Iterator[PoolBatch]:
         """Yield this rank's share of up to `per_class` augmented images of every class.

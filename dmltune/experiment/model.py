@@ -150,6 +150,7 @@ class Experiment(sections.Section):
             "noise_seeds": 0,
             "repeat_share": 0.2,
             "stop_at_noise": False,
+            "objective": self.objective.model_copy(update={"against": ()}),
         }
         return self.model_copy(update=nothing)
 

@@ -62,7 +62,21 @@ def validate_space(experiment: Experiment) -> None:
         rule = f"none of {RANDOM_POINTS} random points inside the bounds satisfies {texts}"
         raise Problem(f"require: {rule}. Widen the bounds or drop a rule.", ("require",), ("search",))
     _validate_balanced(space)
+    _validate_against(experiment)
     _validate_baseline(experiment)
+
+
+def _validate_against(experiment: Experiment) -> None:
+    """Require that what decides about a front looks at more than the score."""
+    if not experiment.objective.against:
+        return
+    path = ("objective", "against")
+    if experiment.stop_at_noise:
+        rule = "stop_at_noise looks at the best score alone, and objective.against at a front"
+        raise Problem(f"{rule}. Use one of them.", ("stop_at_noise",), path)
+    if experiment.sampler.name == "cmaes":
+        rule = "sampler cmaes follows one value, and objective.against gives another for every trial"
+        raise Problem(f"{rule}. Use auto, gp or tpe.", ("sampler",), path)
 
 
 def _validate_balanced(space: SearchSpace) -> None:

@@ -21,6 +21,11 @@ METRICS = {
     "k_reciprocal_map_at_r": "k-reciprocal MAP@R",
     "aqe_map_at_r": "query expansion MAP@R",
 }
+COSTS = {  # of a model: short and long names
+    "embedding_size": ("dim", "embedding size"),
+    "parameters": ("Mweights", "million weights"),
+    "ms_per_image": ("ms", "ms per image"),
+}
 TEST_LISTS = ("small_", "medium_")  # figures within a smaller test list (VehicleID)
 ROLES = {"reference": "reference", "baseline": "baseline", "repeat": "repeat", "search": ""}
 STATES = {"complete": "done", "interrupted": "stopped"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmltune.errors import printable
 from dmltune.report import formatting
+from dmltune.report.front_table import draw_front
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,9 +42,10 @@ def draw(search: SearchResult, path: Path) -> Path:
 
     scored = [record for record in search.rows if record.best is not None and math.isfinite(record.best)]
     rows = sorted(scored, key=lambda record: record.number)
-    keys = varied(rows)[:MOST_PARAMETERS]
+    costs = list(search.front.against) if search.front else []
+    keys = [*costs, *varied(rows)][:MOST_PARAMETERS]
     metric = formatting.metric_name(search.metric)
-    names = formatting.short_names(keys)
+    names = formatting.short_names(keys) | {name: formatting.COSTS[name][1] for name in costs}
     path.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(SETTINGS):
         columns, lines = min(COLUMNS, len(keys)), max(1, math.ceil(len(keys) / COLUMNS))
@@ -54,7 +56,9 @@ def draw(search: SearchResult, path: Path) -> Path:
         for place, key in enumerate(keys):
             axis = figure.add_subplot(grid[place // COLUMNS, 1 + place % COLUMNS], sharey=first)
             axis.tick_params(labelleft=lines > 1 and place % COLUMNS == 0)
-            scatter(axis, [record for record in rows if key in record.values], key)
+            scatter(axis, [record for record in rows if key in record.values or key in record.costs], key)
+            if search.front and key in costs:
+                draw_front(axis, search.front, key)
             axis.set_xlabel(names[key])
         if rows:
             handles = first.get_legend_handles_labels()
@@ -91,9 +95,12 @@ def history(axis: Axes, rows: Sequence[TrialRecord], mode: str, label: str) -> N
 
 
 def scatter(axis: Axes, rows: Sequence[TrialRecord], key: str) -> None:
-    """Draw the score over a parameter: names for choices, a logarithmic axis from a factor of 30."""
-    rows = [record for record in rows if record.role in POINTS]
-    values = [record.values[key] for record in rows]
+    """Draw the score over a parameter: names for choices, a logarithmic axis from a factor of 30.
+
+    A cost is drawn like a parameter, and the baseline has one too.
+    """
+    rows = [record for record in rows if record.role in (*POINTS, *["baseline"] * (key in record.costs))]
+    values: list[Any] = [record.costs[key] if key in record.costs else record.values[key] for record in rows]
     if all(isinstance(item, int | float) and not isinstance(item, bool) for item in values):
         if min(values) > 0 and max(values) >= 30 * min(values):
             axis.set_xscale("log")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PARAMETERS_WIDTH = 38  # what the other columns leave
 PROJECTION_WIDTH = 4  # of CCP's column
+COST_WIDTH = 5  # of the column of a cost
 MESSAGE_SECONDS = 20.0
 EVERY_SECONDS = 10.0  # between two lines of the log about the progress of one trial
 NOTHING: Mapping[str, Any] = {}
@@ -125,7 +126,9 @@ def table(state: SearchState, rows: int) -> Table:
     shown = choose(state, rows)
     best = state.best_row("reference", "search")
     projects = any("projection" in record.metrics for record in shown)
-    header, cells = parameter_cells(shown, PARAMETERS_WIDTH - (PROJECTION_WIDTH + 1 if projects else 0))
+    costs = list(dict.fromkeys(name for record in state.rows.values() for name in record.costs))
+    taken = (PROJECTION_WIDTH + 1 if projects else 0) + (COST_WIDTH + 1) * len(costs)
+    header, cells = parameter_cells(shown, PARAMETERS_WIDTH - taken)
     grid = Table(box=None, width=WIDTH, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("trial", width=13, no_wrap=True)
     grid.add_column(line(header), ratio=1, no_wrap=True, overflow="ellipsis")
@@ -134,6 +137,8 @@ def table(state: SearchState, rows: int) -> Table:
     grid.add_column("best", justify="right", no_wrap=True, min_width=5)
     if projects:
         grid.add_column("proj", justify="right", width=PROJECTION_WIDTH)
+    for name in costs:
+        grid.add_column(formatting.COSTS[name][0][:COST_WIDTH], justify="right", width=COST_WIDTH)
     grid.add_column("state", width=7, no_wrap=True)
     for record, cell in zip(shown, cells, strict=True):
         is_best = best is not None and record.number == best.number
@@ -144,6 +149,7 @@ def table(state: SearchState, rows: int) -> Table:
             formatting.percent(record.score),
             line(formatting.percent(record.best), "bold green" if is_best else ""),
             *([formatting.projection(record.metrics)] if projects else []),
+            *(formatting.value(record.costs[name]) if record.costs else "" for name in costs),
             line(formatting.state(record), STYLES[record.state]),
         )
     if hidden := len(state.rows) - len(shown):

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmltune.report import formatting
+from dmltune.report.front_table import front_view
 from dmltune.report.terminal import grid, line, lines
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def best_view(search: StoredSearch, winner: TrialRecord, places: str) -> list[Re
         table,
         *([""] if (remarks := outcome_lines(search, winner)) else []),
         *remarks,
+        *front_view(search.front, search.rows, search.metric),
         "",
         *commands(search.name, places),
     ]

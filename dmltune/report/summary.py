@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmltune.report import formatting
+from dmltune.report.front_table import front_view
 from dmltune.report.terminal import failure_lines, grid, line
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def summary(
     if text := warning(result.protocol):
         parts += ["", line(text, "bold red")]
     parts += ["", side_by_side(result, baseline), *map(line, verdict(result, test_opened))]
+    parts += front_view(result.front, rows, result.metric)
     if result.idle_parameters:
         parts += ["", *(line(without_effect(found), "yellow") for found in result.idle_parameters)]
     if failed := {f"trial {row.number}": row.reason for row in rows if row.state == "failed"}:

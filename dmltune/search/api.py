@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import tempfile
 import time as clock
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from dmltune import tags
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.report.search_figure import draw
 from dmltune.resources import Locations, Resources
-from dmltune.runs import CONTINUES, TrackedRun, closed_on_error, provenance
+from dmltune.runs import closed_on_error, provenance
 from dmltune.search.budget import Plan
 from dmltune.search.earlier import points_of, store_points
 from dmltune.search.engine import END, Engine
 from dmltune.search.findings import idle_parameters, noise
 from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
-from dmltune.search.outcome import outcome_of, with_model
+from dmltune.search.outcome import front_of_search, outcome_of, with_model
 from dmltune.search.records import TrialRecords
+from dmltune.search.result_run import is_complete, log_result, search_run
 from dmltune.search.session_options import SessionOptions
 from dmltune.search.state import SearchResult, SearchState, Watch
 from dmltune.store import Store, validated_name
-from dmltune.tracking import Tracker
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
 from dmltune.train.test_access import record_monitoring
@@ -65,7 +62,7 @@ def search(
     fingerprint = validate_experiment(experiment, locations, workers)
     with claim_name(locations.store, name, experiment, fingerprint):
         about = provenance(experiment, fingerprint)
-        parent, is_new = _parent_run(locations.store, experiment, name, space_name, about)
+        parent, is_new = search_run(locations.store, experiment, name, space_name, about)
         state = _search_state(experiment, name, space_name, plan, limits)
         records = TrialRecords(locations.store, state, experiment, parent, about, watch)
         if start_from and not records.trials():
@@ -73,7 +70,8 @@ def search(
         SessionOptions.of(trials, time, cost, resources, locations).store(records.study)
         engine = make_engine(experiment, plan, records)
         if not is_new and not records.unfinished() and engine.next() == END:
-            return _result(experiment, records, engine, locations.store, "")  # the run stays as it is
+            result = _result(experiment, records, engine, locations.store, "")
+            return result if is_complete(parent) else log_result(parent, result, records, workers)
         parent.reopen(about)
 
         def interrupt(reason: str) -> None:
@@ -87,8 +85,7 @@ def search(
 
             stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used)
             result = _result(experiment, records, engine, locations.store, stopped)
-            _log_result(parent, result)
-        return result
+            return log_result(parent, result, records, workers)
 
 
 def make_plan(experiment: Experiment, trials: int | None, limits: SpendingLimits) -> Plan:
@@ -108,48 +105,6 @@ def _search_state(
     state = SearchState(name, space_name, objective.metric, objective.mode, plan.total)
     state.deadline = limits.start(state)
     return state
-
-
-def _parent_run(
-    store: Store, experiment: Experiment, name: str, space_name: str, about: dict[str, object]
-) -> tuple[TrackedRun, bool]:
-    """Return the search's run, and whether it was made just now. An existing one is not changed."""
-    tracker = Tracker(store)
-    tracker.close_stale()
-    metric = experiment.objective.metric
-    existing = tracker.find(name)
-    if existing is not None:
-        return TrackedRun(tracker, existing.info.run_id, metric), False
-    run = TrackedRun.open(
-        tracker,
-        tracker.experiment(space_name),
-        name,
-        role="search",
-        metric=metric,
-        params=experiment.settings(),
-        about={**about, tags.NOTE: experiment.about},
-    )
-    tracker.log_json(run.run_id, "experiment.json", experiment.to_dict())
-    return run, True
-
-
-def _log_result(parent: TrackedRun, result: SearchResult) -> None:
-    winner = result.winner
-    if winner is not None and winner.best is not None:
-        parent.log_best(winner.number, winner.best)
-        parent.tag({tags.WINNER: winner.run_id, tags.WINNER_TRIAL: winner.number})
-        if not parent.tracker.has_model(winner.run_id):
-            raise UserError(
-                f"the winner's model (trial {winner.number}) is not in the store. Run the search again "
-                "under another --name with a --store that every node can read."
-            )
-    parent.tracker.log_json(parent.run_id, "result.json", result.to_dict())
-    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-        parent.tracker.log_file(parent.run_id, draw(result, Path(scratch) / "search.png"))
-    if result.interrupted:
-        parent.interrupt(CONTINUES)
-    else:
-        parent.end("complete")
 
 
 def _result(
@@ -178,5 +133,6 @@ def _result(
         reason=stopped,
         noise=noise(rows),
         verdict=outcome,
+        front=front_of_search(engine.front(records.with_models()), state.mode),
         idle_parameters=idle_parameters(experiment.space.names, rows),
     )

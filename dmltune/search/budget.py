@@ -35,6 +35,7 @@ class Plan:
     first_fold: int = 0
     seed: int = 0
     stop_at_noise: bool = False
+    against: tuple[str, ...] = ()
     used: Callable[[], float] = _nothing_used
 
     @property
@@ -61,6 +62,7 @@ class Plan:
             first_fold=experiment.fold,
             seed=experiment.seed,
             stop_at_noise=experiment.stop_at_noise,
+            against=experiment.objective.against,
             used=used,
         )
 

@@ -7,19 +7,25 @@ alone: given the trials of an earlier session, it goes on as if it had not been 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from optuna.trial import FrozenTrial
 
 from dmltune.search import expected_gain
 from dmltune.search.budget import Plan
 from dmltune.search.earlier import STARTS, EarlierPoint
 from dmltune.search.engine_trial import Decision, EngineState, EngineTrial, TrialRole
+from dmltune.search.front import may_be_on_front
+from dmltune.search.judged_front import judged_front
 from dmltune.search.observations import Observations, noise_of
 from dmltune.search.replication import Again, Replication
 from dmltune.search.sampling import Proposal, Proposer
+from dmltune.search.scalarisation import weights_of
 from dmltune.search.schedulers import Rule
 from dmltune.search.score_table import ScoreTable
+from dmltune.search.state import Front
 from dmltune.search.winners import Verdict, judge
 
 WAIT = "wait"  # nothing to start now; a trial that is running decides what is next
@@ -83,6 +89,10 @@ class Engine:
             self.rule.restore(trial)
             trial.add(*last)
 
+    def note_costs(self, number: int, costs: Mapping[str, float]) -> None:
+        """Enter what the model of a trial costs, which is known before its first decision."""
+        self.trials[number].costs = dict(costs)
+
     def report(self, number: int, step: int, score: float, projections: int = 0) -> Decision:
         """Enter a validation and decide. One that is entered already changes nothing."""
         trial = self.trials[number]
@@ -101,7 +111,13 @@ class Engine:
         if trial.role == "repeat":
             return "stop" if self._is_identical(trial) else "continue"
         decision = self.rule.report(trial)
-        return "continue" if trial.protected else decision
+        if trial.protected:
+            return "continue"
+        against = self.plan.against
+        if decision != "continue" and against and may_be_on_front(trial, self.trials.values(), against):
+            self.rule.end(trial.number)  # it is not paused
+            return "continue"
+        return decision
 
     def _is_identical(self, trial: EngineTrial) -> bool:
         """Whether it repeats the scores of its configuration exactly: training is deterministic."""
@@ -173,13 +189,20 @@ class Engine:
             return None
         proposal = self._first_of_earlier(self._tried)
         if proposal is None:
-            told = self._observations.of(list(self.trials.values()), self.earlier)
+            told = self._told()
             proposal = self.proposer.propose(told, self.attributes, self._tried)
         if proposal is None:
             self._space_is_used_up = True
             return None
         self.attributes = {**self.attributes, **proposal.study_attributes}
         return Start("search", proposal, self.plan.seed, self.plan.first_fold)
+
+    def _told(self) -> list[FrozenTrial]:
+        """Return what the sampler is told; with costs another weighting of the objectives each time."""
+        against, weights = self.plan.against, None
+        if against:
+            weights = weights_of(1 + len(against), self.plan.seed, len(self._tried))
+        return self._observations.of(list(self.trials.values()), self.earlier, against, weights)
 
     def _first_of_earlier(self, tried: Sequence[Mapping[str, Any]]) -> Proposal | None:
         """Return one of the best points of earlier searches; they are tried first."""
@@ -215,6 +238,13 @@ class Engine:
         """Return the winner and how sure it is; None before a trial is complete."""
         noise = 0.0 if self._is_deterministic() else None
         return judge(ScoreTable.of(self.trials.values()), noise=noise)
+
+    def front(self, stored: Collection[int] | None = None) -> Front | None:
+        """Return the front of score and costs, of `stored` trials if given; None without costs."""
+        if not self.plan.against:
+            return None
+        noise = 0.0 if self._is_deterministic() else None
+        return judged_front(self.trials, self.plan.against, noise, stored)
 
     def noise(self) -> float | None:
         return noise_of(self.trials.values())

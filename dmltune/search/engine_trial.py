@@ -30,6 +30,9 @@ class EngineTrial:
     projections: list[int] = field(default_factory=list)  # CCP: how many had ended at each of `steps`
     untrained: float | None = None  # the score at step 0, which says nothing about the parameters
     attributes: Mapping[str, Any] = field(default_factory=dict)  # what the sampler stored in it
+    costs: Mapping[str, float] = field(
+        default_factory=dict
+    )  # of its model, as `objective.against` names them
 
     @property
     def configuration(self) -> int:

@@ -16,8 +16,10 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from dmltune.experiment.space.search_space import SearchSpace
 from dmltune.search.earlier import EarlierPoint, moved
 from dmltune.search.engine_trial import EngineTrial
-from dmltune.search.extrapolation import Estimate, clipped, final_estimates
+from dmltune.search.extrapolation import Estimate, Floats, clipped, final_estimates
+from dmltune.search.front import costs_of
 from dmltune.search.sampling import distribution
+from dmltune.search.scalarisation import scalarised
 
 MOST = 1000  # trials that a sampler reads: the best and the latest
 UNKNOWN_NOISE = 0.1  # of the spread of the complete scores, as long as nothing was repeated
@@ -46,8 +48,17 @@ class Observations:
         self._points: dict[int, FrozenTrial] = {}
         self._best: dict[int, float] = {}  # of trials that have ended
 
-    def of(self, trials: Sequence[EngineTrial], earlier: Sequence[EarlierPoint] = ()) -> list[FrozenTrial]:
-        """Return the points; a higher value is better, and `estimate_sd` is its error."""
+    def of(
+        self,
+        trials: Sequence[EngineTrial],
+        earlier: Sequence[EarlierPoint] = (),
+        against: Sequence[str] = (),
+        weights: Floats | None = None,
+    ) -> list[FrozenTrial]:
+        """Return the points; a higher value is better, and `estimate_sd` is its error.
+
+        With `weights` for the score and the costs `against` it, a value is that of scalarisation.py.
+        """
         considered = self._considered([trial for trial in trials if trial.role in ("search", "reference")])
         noise = noise_of(trials)
         if noise is None:
@@ -59,8 +70,11 @@ class Observations:
         for number, (mean, count) in _means_of_repeated(trials).items():
             if number in estimates:
                 estimates[number] = Estimate(mean, noise / math.sqrt(count))
+        if weights is not None:
+            known_costs = {t.number: costs for t in considered if (costs := costs_of(t, against)) is not None}
+            estimates = scalarised(estimates, known_costs, weights)
         told = [self._told(trial, estimates.get(trial.number)) for trial in considered]
-        if earlier:
+        if earlier and weights is None:  # nothing is known of the costs of earlier points
             known = [estimates[trial.number].mean for trial in considered if trial.number in estimates]
             told = [*self._told_earlier(earlier, known), *told]
         for place, each in enumerate(told):

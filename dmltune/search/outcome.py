@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Literal
 
-from dmltune.search.state import Outcome, Range
+from dmltune.search.state import Front, Outcome, Range
 from dmltune.search.winners import Verdict
 
 
@@ -22,11 +23,19 @@ def outcome_of(verdict: Verdict | None, mode: Literal["max", "min"]) -> Outcome 
     )
 
 
+def front_of_search(front: Front | None, mode: Literal["max", "min"]) -> Front | None:
+    if front is None or mode == "max":
+        return front
+    members = [replace(each, score=-each.score, interval=_turned(each.interval)) for each in front.members]
+    return replace(front, members=tuple(members))
+
+
 def with_model(outcome: Outcome | None, stored: Collection[int], best: int | None) -> Outcome | None:
     """Return the outcome with a winner whose model is stored.
 
-    Only the best models by plain scores are stored. When the winner's is not, the best stored one that cannot
-    be told from it wins, else `best`; the intervals were those of the other trial and are left out.
+    Models of the best by plain scores and of the repeated trials are stored. Should the winner be none of
+    them, the best stored one that cannot be told from it wins, else `best`; the intervals were those of the
+    other trial and are left out.
     """
     if outcome is None or best is None or outcome.winner in stored:
         return outcome

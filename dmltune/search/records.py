@@ -18,18 +18,10 @@ from optuna.trial import FrozenTrial, TrialState
 from dmltune import tags
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
-from dmltune.experiment.tree import flatten
-from dmltune.runs import TrackedRun
+from dmltune.runs import TrackedRun, data_inputs, training_params
+from dmltune.search import restoring
 from dmltune.search.engine_trial import EngineTrial
-from dmltune.search.restoring import (
-    PAUSED,
-    PROJECTIONS,
-    STUDY_STATES,
-    ended_projections,
-    engine_trial_of,
-    is_paused,
-    record_of,
-)
+from dmltune.search.known_costs import KnownCosts
 from dmltune.search.sampling import Proposal, as_template
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord, TrialRole, Watch
 from dmltune.search.stored_models import StoredModels
@@ -56,7 +48,7 @@ class TrialRecords:
         self.study = Study(store, state.name, state.mode)
         self.study.describe(state.metric, {"space": state.space_name, "planned": state.trials_planned})
         self.parent = parent
-        self._experiment = experiment
+        self.experiment = experiment
         self._about = about
         self._folder = store.search_folder(state.name)
         self._watcher = Watcher(watch)
@@ -66,9 +58,10 @@ class TrialRecords:
         self._reports: dict[int, TrialReport] = {}
         self._runs: dict[int, TrackedRun] = {}
         self.untrained = UntrainedMeasures(self.study)
+        self.costs = KnownCosts(self.study, experiment.objective.against)
         self._models = StoredModels(self.study, state)
         for trial in self.study.trials():
-            state.put(record_of(trial, state.mode))
+            state.put(restoring.record_of(trial, state.mode))
         self._require_all_trials()
 
     # ---- reading
@@ -90,7 +83,7 @@ class TrialRecords:
             for trial in self.trials()
             if trial.state == TrialState.RUNNING
             and trial.number not in self._sessions
-            and not is_paused(trial)
+            and not restoring.is_paused(trial)
         ]
 
     def paused(self) -> list[int]:
@@ -101,13 +94,16 @@ class TrialRecords:
         """Whether a trial is to be continued, or ended."""
         return bool(self.interrupted() or self.paused())
 
-    def with_models(self) -> frozenset[int]:
-        """Return the trials whose models are stored."""
-        return self._models.numbers
+    def with_models(self) -> dict[int, int]:
+        """Return the configurations that have a stored model, and the trial that it comes from."""
+        return self._models.configurations
 
     def engine_trials(self) -> list[EngineTrial]:
-        sign, experiment = (1 if self.state.mode == "max" else -1), self._experiment
-        return [engine_trial_of(trial, sign, experiment.seed, experiment.fold) for trial in self.trials()]
+        sign, experiment = (1 if self.state.mode == "max" else -1), self.experiment
+        return [
+            restoring.engine_trial_of(trial, sign, experiment.seed, experiment.fold)
+            for trial in self.trials()
+        ]
 
     def untrained_score(self) -> float | None:
         """Return the score before any step, which is the same for all trials of one network."""
@@ -140,7 +136,7 @@ class TrialRecords:
         own = {"seed": seed, "fold": fold, "repeats": repeats}
         attributes = {"role": role, "max_steps": max_steps}
         attributes |= {key: value for key, value in own.items() if value is not None}
-        number = self.study.create(as_template(self._experiment.space, proposal, attributes))
+        number = self.study.create(as_template(self.experiment.space, proposal, attributes))
         self.study.store_sampler_state(proposal.study_attributes)
         record = TrialRecord(number, role, dict(proposal.values), max_steps=max_steps)
         record.seed, record.fold, record.repeats = seed, fold, repeats
@@ -156,8 +152,9 @@ class TrialRecords:
     def _take_up(self, number: int) -> TrialRecord:
         record = self.state.rows[number]
         if record.state == "paused":
-            self.study.set_attributes(number, {PAUSED: False})
+            self.study.set_attributes(number, {restoring.PAUSED: False})
         suffix = "" if record.role == "search" else f"-{record.role}"
+        trained = self.experiment_of(record)
         self._runs[number] = TrackedRun.open(
             self._tracker,
             self.experiment_id,
@@ -166,23 +163,31 @@ class TrialRecords:
             role=record.role,
             metric=self.state.metric,
             run_name=f"{self.state.name}-{number:04d}{suffix}",
-            params=self._parameters(record),
-            about={**self._about, **({} if record.seed is None else {tags.SEED: record.seed})},
+            params=training_params(trained),
+            about={
+                **self._about,
+                tags.SEED: trained.seed,
+                tags.SEARCHED: ", ".join(self.experiment.space.names),
+            },
             parent=self.parent,
+            inputs=data_inputs(trained, str(self._about.get(tags.DATA, "")).partition(":")[2]),
         )
         record.run_id, record.state = self._runs[number].run_id, "running"
         self.study.set_attributes(number, {"run_id": record.run_id})
         self._sessions[number] = time.time() - record.seconds
         return record
 
-    def _parameters(self, record: TrialRecord) -> dict[str, Any]:
-        """Return what is particular to the trial, and what its components bring with them."""
-        own = {"seed": record.seed, "fold": record.fold} if record.role == "repeat" else {}
-        again = self.state.rows[record.repeats or 0] if record.role == "repeat" else record
-        if again.role == "baseline":
-            run = self._experiment.baseline_experiment()
-            return {**(run.brought() if run else {}), **flatten(self._experiment.baseline), **own}
-        return {**self._experiment.point(again.values, validated=True).brought(), **again.values, **own}
+    def experiment_of(self, record: TrialRecord) -> Experiment:
+        """Return what a trial trains."""
+        if record.role == "repeat":
+            original = self.experiment_of(self.state.rows[record.repeats or 0])
+            changed = {"seed": record.seed, "fold": record.fold}
+            return original.with_values({key: v for key, v in changed.items() if v is not None})
+        if record.role != "baseline":
+            return self.experiment.point(record.values, validated=True)
+        baseline = self.experiment.baseline_experiment()
+        assert baseline is not None
+        return baseline
 
     def progress(self, number: int, report: TrialReport, experiment: Experiment) -> None:
         """Write one validation. A step that is written already is not written again."""
@@ -193,6 +198,7 @@ class TrialRecords:
         record.seconds = time.time() - self._sessions[number]
         if report.step == 0:
             self.untrained.store(experiment, report.metrics)
+        self._note_costs(record, report)
         if report.step not in self.study.trial(number).intermediate_values:
             self._runs[number].log(report)
             if report.score is not None:
@@ -204,17 +210,24 @@ class TrialRecords:
         record.idle = {name: why for name, why in report.idle.items() if name in record.values}
         self._show("progress", record)
 
+    def _note_costs(self, record: TrialRecord, report: TrialReport) -> None:
+        """Write what the model costs, which the first report knows."""
+        if not record.costs and (costs := self.costs.of(report)):
+            self._tracker.log(record.run_id, 0, costs)
+            self.study.set_attributes(record.number, {restoring.COSTS: costs})
+            record.costs = costs
+
     def _note_projections(self, number: int, report: TrialReport) -> None:
         if "projection" in report.metrics:
-            known = self.study.trial(number).user_attrs.get(PROJECTIONS, {})
-            ended = {str(report.step): ended_projections(report.metrics)}
-            self.study.set_attributes(number, {PROJECTIONS: {**known, **ended}})
+            known = self.study.trial(number).user_attrs.get(restoring.PROJECTIONS, {})
+            ended = {str(report.step): restoring.ended_projections(report.metrics)}
+            self.study.set_attributes(number, {restoring.PROJECTIONS: {**known, **ended}})
 
     def pause(self, number: int) -> None:
         """A trial leaves its workers and may be continued. In the study it stays RUNNING."""
         record = self.state.rows[number]
         record.state = "paused"
-        self.study.set_attributes(number, {PAUSED: True, "seconds": round(record.seconds, 2)})
+        self.study.set_attributes(number, {restoring.PAUSED: True, "seconds": round(record.seconds, 2)})
         self._runs[number].interrupt("paused by the scheduler")
         del self._sessions[number]
         self._show("finished", record)
@@ -237,18 +250,19 @@ class TrialRecords:
             record.state, record.reason = "complete", report.reason
         else:
             record.state, record.reason = "pruned", why_stopped
-        run.log_best(record.step, record.best)
-        if record.idle:
-            run.tag({tags.IDLE: "\n".join(f"{name}: {why}" for name, why in record.idle.items())})
+        idle = "\n".join(f"{name}: {why}" for name, why in record.idle.items())
+        last: dict[str, Any] = {"step": record.step, "best": record.best}
+        images = run.log_images(self.trial_folder(number) / "images")
+        last["labels"] = images | ({tags.IDLE: idle} if idle else {})
         if record.state == "failed":
-            run.fail(record.reason, report.details if report else "")
+            run.fail(record.reason, report.details if report else "", **last)
         else:
             self._models.store(record, run, self.trial_folder(number) / "best")
-            run.end(record.state, record.reason)
+            run.end(record.state, record.reason, **last)
         stored = ("reason", "seconds", "metrics", "idle")
         self.study.set_attributes(number, {name: getattr(record, name) for name in stored})
         score = record.best if record.state == "complete" else None
-        self.study.finish(number, STUDY_STATES[record.state], score)
+        self.study.finish(number, restoring.STUDY_STATES[record.state], score)
         del self._sessions[number]
         shutil.rmtree(self.trial_folder(number), ignore_errors=True)
         self._show("finished", record)

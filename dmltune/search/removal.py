@@ -36,8 +36,7 @@ def planned_removal(searches: StoredSearches, search: StoredSearch) -> Removal:
     tracker = searches.tracker
     runs = [tracker.client.get_run(search.run_id), *_children(search)]
     folders = [searches.store.search_folder(search.name)]
-    if searches.store.owns_tracking:
-        folders += [searches.store.artifacts / search.space_name / str(run.info.run_id) for run in runs]
+    folders += [folder for run in runs for folder in tracker.folders(run)]
     files = (file for folder in folders for file in folder.rglob("*"))
     size = sum(file.lstat().st_size for file in files if file.is_file())
     checked = tracker.runs(f"tags.`{tags.CHECKED}` = '{search.name}' and tags.`{tags.ROLE}` = 'check'")
@@ -52,6 +51,7 @@ def remove(searches: StoredSearches, search: StoredSearch) -> Removal:
     with hold_name(store, name, f"Stop it first: dmltune stop {name}"):
         for run in _children(search):
             searches.tracker.delete_run(str(run.info.run_id))
+        searches.tracker.delete_registered(name)
         delete_study(store, name)
         shutil.rmtree(store.search_folder(name))
         searches.tracker.delete_run(search.run_id)

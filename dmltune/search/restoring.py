@@ -13,6 +13,7 @@ from dmltune.search.state import TrialRecord
 from dmltune.search.state import TrialState as RecordState
 
 PAUSED = "paused"  # user attribute of a trial that waits for its promotion; it is RUNNING in the study
+COSTS = "costs"  # user attribute: what the model of a trial costs, as `objective.against` names it
 PROJECTIONS = "projections"  # user attribute: how many projections had ended, by step
 STATES: dict[TrialState, RecordState] = {
     TrialState.COMPLETE: "complete",
@@ -50,6 +51,7 @@ def record_of(trial: FrozenTrial, mode: str) -> TrialRecord:
         seed=attributes.get("seed"),
         fold=attributes.get("fold"),
         repeats=attributes.get("repeats"),
+        costs=dict(attributes.get(COSTS, {})),
     )
 
 
@@ -73,6 +75,7 @@ def engine_trial_of(trial: FrozenTrial, sign: int, seed: int, fold: int) -> Engi
         repeats=attributes.get("repeats", 0 if role == "repeat" else None),
         state="paused" if is_paused(trial) else _ENGINE_STATES.get(trial.state, "running"),
         attributes=trial.system_attrs,
+        costs=dict(attributes.get(COSTS, {})),
     )
     projections: Mapping[str, int] = attributes.get(PROJECTIONS, {})
     for step, score in sorted(trial.intermediate_values.items()):

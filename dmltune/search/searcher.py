@@ -90,7 +90,7 @@ class StudySearcher(Searcher):
         record = self._next()
         if record is None:
             return Searcher.FINISHED if self.ended else None
-        experiment = self._experiment_of(record)
+        experiment = self._records.experiment_of(record)
         order = self._dispatch.make_order(record, experiment)
         self._live[trial_id] = _LiveTrial(record.number, order.id, experiment)
         return {"order": json.dumps(vars(order)), **self._dispatch.address}
@@ -113,6 +113,7 @@ class StudySearcher(Searcher):
         trial.seen = report.number
         with self._noting_failures():
             self._records.progress(trial.number, report, trial.experiment)
+            self._engine.note_costs(trial.number, self._records.state.rows[trial.number].costs)
             score = report.score
             if score is not None and math.isfinite(score) and not report.failure:
                 ended = ended_projections(report.metrics)
@@ -195,17 +196,6 @@ class StudySearcher(Searcher):
         state = self._records.close(number, why).state
         assert state in ("complete", "failed", "pruned")
         self._engine.end(number, state)
-
-    def _experiment_of(self, record: TrialRecord) -> Experiment:
-        if record.role == "repeat":
-            original = self._experiment_of(self._records.state.rows[record.repeats or 0])
-            changed = {"seed": record.seed, "fold": record.fold}
-            return original.with_values({key: v for key, v in changed.items() if v is not None})
-        if record.role != "baseline":
-            return self._experiment.point(record.values, validated=True)
-        baseline = self._experiment.baseline_experiment()
-        assert baseline is not None
-        return baseline
 
 
 class EngineScheduler(FIFOScheduler):

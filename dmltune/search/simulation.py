@@ -16,6 +16,7 @@ from dmltune.search.engine import END, WAIT, Continue, Engine, Start
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.sampling import Proposer
 from dmltune.search.simulated_space import SimulatedSpace, simulated_space
+from dmltune.search.state import Front
 from dmltune.search.winners import Verdict
 
 Curve = Callable[[dict[str, Any], int], tuple[Sequence[float], float]]
@@ -28,6 +29,7 @@ _OPTIONS = {
     "noise_seeds": 1,
     "repeat_share": SHARE,
     "stop_at_noise": False,
+    "against": None,
 }
 
 
@@ -40,15 +42,25 @@ class Simulated:
     trials: dict[int, EngineTrial]
     seconds: float  # when the last worker had finished
     _sign: int = field(repr=False)
+    _front: Front | None = field(default=None, repr=False)
 
     @property
     def winner(self) -> dict[str, Any] | None:
-        return dict(self.trials[self.verdict.winner].values) if self.verdict else None
+        """The best complete configuration; without one, that with the best score so far."""
+        if self.verdict is None:
+            return self.best_at(self.seconds)
+        return dict(self.trials[self.verdict.winner].values)
 
     @property
     def winner_set(self) -> list[dict[str, Any]]:
         numbers = self.verdict.winner_set if self.verdict else ()
         return [dict(self.trials[number].values) for number in numbers]
+
+    @property
+    def front(self) -> list[dict[str, Any]]:
+        """The values of the trials on the front, the best score first; empty without `against`."""
+        members = self._front.members if self._front else ()
+        return [dict(self.trials[member.trial].values) for member in members]
 
     def best_at(self, seconds: float) -> dict[str, Any] | None:
         """Return the values that would be chosen after so many seconds; None before anything was seen."""
@@ -78,7 +90,8 @@ def simulate(
     `search` is what a YAML file has under `search:`. `curve(values, seed)` returns the score after every step
     and the seconds per step; a score that is not finite ends the trial as failed. It ends after `trials`
     trials or after `seconds`. Options: `require`, `reference_point`, `balanced`, `noise_seeds`,
-    `repeat_share`, `stop_at_noise`, as in YAML.
+    `repeat_share`, `stop_at_noise`, as in YAML; `against`, a mapping of names to functions that return a cost
+    of the values, asks for the front of the score and these costs.
     """
     given = _validated(locals())
     space = simulated_space(search, given["require"], given["reference_point"], given["balanced"])
@@ -89,12 +102,21 @@ def simulate(
     proposer = Proposer(space, lambda number: chosen.build(length, number), "max", seed)
     rule = schedulers.load(**_named(scheduler)).build(schedulers.Budget(max_steps, validate_every))
     engine = Engine(plan, rule, proposer)
-    run = _Run(engine, curve, clock, workers, max_steps, validate_every, 1 if mode == "max" else -1)
+    run = _Run(
+        engine,
+        curve,
+        given["against"] or {},
+        clock,
+        workers,
+        max_steps,
+        validate_every,
+        1 if mode == "max" else -1,
+    )
     run.until_the_end()
     for trial in engine.trials.values():
         if trial.state == "paused":
             engine.end(trial.number, "pruned")
-    return Simulated(run.events, engine.verdict(), engine.trials, clock.now, run.sign)
+    return Simulated(run.events, engine.verdict(), engine.trials, clock.now, run.sign, engine.front())
 
 
 def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,6 +129,10 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"simulate: {name} must be at least 1; got {arguments[name]}")
     if arguments["trials"] is None and arguments["seconds"] is None:
         raise UserError("simulate needs an end: give `trials` or `seconds`.")
+    against = options.get("against")
+    if against is not None and not isinstance(against, Mapping):
+        first = repr(next(iter(against), None))
+        raise UserError(f"simulate: against must name a function for each cost; got {first}")
     if arguments["mode"] not in ("max", "min"):
         raise UserError(f"simulate: mode must be max or min; got {arguments['mode']}")
     return {**_OPTIONS, **options}
@@ -129,6 +155,7 @@ def _plan(
         share=options["repeat_share"],
         seed=seed,
         stop_at_noise=options["stop_at_noise"],
+        against=tuple(options["against"] or ()),
         used=clock.used,
     )
 
@@ -156,6 +183,7 @@ class _Job:
 class _Run:
     engine: Engine
     curve: Curve
+    against: Mapping[str, Callable[[dict[str, Any]], float]]
     clock: _Clock
     workers: int
     max_steps: int
@@ -193,6 +221,7 @@ class _Run:
                 found.repeats,
                 attributes=found.proposal.trial_attributes,
             )
+            trial.costs = {name: float(cost(dict(trial.values))) for name, cost in self.against.items()}
             self.engine.add(trial)
         scores, seconds_per_step = self.curve(dict(trial.values), trial.seed)
         if not seconds_per_step > 0:

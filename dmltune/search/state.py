@@ -34,6 +34,7 @@ class TrialRecord:
     seed: int | None = None  # of a repetition; the other trials have the experiment's
     fold: int | None = None  # likewise
     repeats: int | None = None  # the trial whose configuration a repetition trains
+    costs: dict[str, float] = field(default_factory=dict)  # what `objective.against` names
 
 
 @dataclass
@@ -139,6 +140,29 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class FrontMember:
+    """A trial that no other one dominates. `score` is what is believed of its true mean."""
+
+    trial: int
+    score: float
+    interval: Range | None  # without repetitions nothing is known of the noise
+    costs: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Front:
+    """The trials whose score no other one reaches at costs that are not higher; the best score first.
+
+    `knee` is the member farthest beyond the line between the extremes, beyond which a little more score costs
+    much.
+    """
+
+    against: tuple[str, ...]
+    members: tuple[FrontMember, ...]
+    knee: int | None = None
+
+
+@dataclass(frozen=True)
 class IdleParameter:
     """A searched parameter that acted in less than half of the `trials` that had it."""
 
@@ -169,6 +193,7 @@ class SearchResult:
     reason: str = ""  # why it was interrupted: stopped | time is up
     noise: Noise | None = None
     verdict: Outcome | None = None
+    front: Front | None = None
     idle_parameters: tuple[IdleParameter, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dmltune.experiment import Experiment
 from dmltune.provenance import is_elsewhere
 from dmltune.search.restoring import record_of
 from dmltune.search.session_options import OPTIONS, SessionOptions
-from dmltune.search.state import Outcome, Range, TrialRecord
+from dmltune.search.state import Front, FrontMember, Outcome, Range, TrialRecord
 from dmltune.search.study import ABOUT, DATABASE, open_storage, readable_database
 from dmltune.store import Store
 from dmltune.tracking import Run, Tracker
@@ -43,6 +43,18 @@ def outcome_in(tree: Any) -> Outcome | None:
         lead=_range(tree.get("lead")),
         lead_is_noise=is_noise if isinstance(is_noise, bool) else None,
     )
+
+
+def front_in(tree: Any) -> Front | None:
+    """Return the front of a result.json; None for a search with one objective."""
+    tree = tree.get("front") if isinstance(tree, Mapping) else None
+    if not isinstance(tree, Mapping) or not tree.get("members"):
+        return None
+    members = [
+        FrontMember(each["trial"], float(each["score"]), _range(each["interval"]), dict(each["costs"]))
+        for each in tree["members"]
+    ]
+    return Front(tuple(tree["against"]), tuple(members), tree.get("knee"))
 
 
 def _range(tree: Any) -> Range | None:
@@ -98,6 +110,11 @@ class StoredSearch:
     def outcome(self) -> Outcome | None:
         """What the repetitions say about the winner, as the end of the last session has stored it."""
         return outcome_in(self.tracker.read_json(self.run_id, RESULT))
+
+    @cached_property
+    def front(self) -> Front | None:
+        """The front as the end of the last session has stored it; None without several objectives."""
+        return front_in(self.tracker.read_json(self.run_id, RESULT))
 
     @property
     def winner(self) -> TrialRecord | None:

@@ -95,7 +95,10 @@ def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> 
         folder = records.trial_folder(record.number)
         order_id = f"{records.state.name}/{record.number:04d}"
         untrained = records.untrained.get(point)
-        return Order.of(order_id, point, folder, locations, pool.plan.threads, untrained=untrained)
+        costs = records.costs.for_order()
+        return Order.of(
+            order_id, point, folder, locations, pool.plan.threads, untrained=untrained, known_costs=costs
+        )
 
     def pause(order_id: str) -> None:
         ray.get(pool.broker.pause.remote(order_id))  # before anybody asks for the order again

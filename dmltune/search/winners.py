@@ -46,13 +46,13 @@ def judge(table: ScoreTable, *, noise: float | None = None, level: float = 0.95)
     members = winner_set(belief, number, level)
     lead = None
     if table.baseline in belief.candidates:
-        lead = _interval(belief.difference(winner, belief.candidates.index(table.baseline)), level)
+        lead = interval_of(belief.difference(winner, belief.candidates.index(table.baseline)), level)
     return Verdict(
         winner=belief.candidates[winner],
         winner_set=tuple(belief.candidates[i] for i in members),
         noise=known,
         noise_degrees=0 if noise is not None else degrees,
-        corrected=_interval(belief.mean_of(winner), level),
+        corrected=interval_of(belief.mean_of(winner), level),
         lead=lead,
         lead_is_noise=None if lead is None else lead.low <= 0 <= lead.high,
     )
@@ -90,6 +90,6 @@ def _by_score(table: ScoreTable, noise: float | None, degrees: int) -> Verdict:
     )
 
 
-def _interval(values: Mixture, level: float) -> Range:
+def interval_of(values: Mixture, level: float) -> Range:
     tail = (1 - level) / 2
     return Range(values.mean, values.quantile(tail), values.quantile(1 - tail))

@@ -27,10 +27,11 @@ _RUN = """
     WHERE a.key = ? AND a.value = ? AND b.key = ? AND b.value = ? AND r.lifecycle_stage = 'active'
 """
 _PLACE = """
-    SELECT e.name, e.artifact_location, r.artifact_uri FROM runs r
+    SELECT e.name, r.artifact_uri FROM runs r
     JOIN experiments e ON e.experiment_id = r.experiment_id
     WHERE r.run_uuid = ? AND r.lifecycle_stage = 'active'
 """
+_LOGGED_MODEL = "SELECT artifact_location FROM logged_models WHERE model_id = ?"
 
 
 @contextlib.contextmanager
@@ -82,17 +83,22 @@ def _folder_of(name: str, store: Store, connection: sqlite3.Connection) -> Path 
     labels = {} if run_id is None else _labels(connection, run_id)
     if labels.get(tags.ROLE) == "check":
         return None
-    if winner := labels.get(tags.WINNER):
+    if winner := labels.get(tags.WINNER_MODEL, labels.get(tags.WINNER)):
         run_id, labels = winner, _labels(connection, winner)
     if run_id is None or labels.get(tags.MODEL) != tags.STORED:
         return None
     place = connection.execute(_PLACE, (run_id,)).fetchone()
     if place is None:
         return None
-    experiment, location, address = map(str, place)
-    folder = Path(unquote(urlsplit(address).path)) / _FOLDER
-    if location.endswith(f"/artifacts/{experiment}"):  # of this store, wherever it was moved to
-        folder = store.artifacts / experiment / run_id / "artifacts" / _FOLDER
+    experiment, address = str(place[0]), f"{place[1]}/{_FOLDER}"
+    if model_id := labels.get(tags.MODEL_ID):
+        logged = connection.execute(_LOGGED_MODEL, (model_id,)).fetchone()
+        address = "" if logged is None else str(logged[0])
+    folder = Path(unquote(urlsplit(address).path))
+    own = store.artifacts / experiment
+    _, inside, tail = str(folder).rpartition(f"/artifacts/{experiment}/")
+    if inside:  # of this store, wherever it was moved to
+        folder = own / tail
     return folder if (folder / MODEL).is_file() else None
 
 

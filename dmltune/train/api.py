@@ -11,7 +11,7 @@ import torch
 from dmltune.core.threads import torch_threads
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations, Resources
-from dmltune.runs import TrackedRun, provenance
+from dmltune.runs import TrackedRun, data_inputs, provenance, training_params
 from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import validate_experiment
@@ -95,8 +95,9 @@ def _tracked(
                     name,
                     role="training",
                     metric=experiment.objective.metric,
-                    params=experiment.settings(),
+                    params=training_params(experiment),
                     about=provenance(experiment, fingerprint),
+                    inputs=data_inputs(experiment, fingerprint),
                 )
             run.log(report)
             if report.finished:

@@ -25,6 +25,7 @@ class Order:
     `experiment` is the tree of a validated experiment, which workers do not validate again. `opening` is the
     entry of the test ledger that lets the workers measure on the test classes at the end. `untrained` are the
     metrics of the same network before its first step, when another trial has measured them already.
+    With `known_costs`, by architecture, the reports carry what the model costs to use.
     """
 
     id: str  # the same trial always has the same id, so posting twice is posting once
@@ -34,6 +35,7 @@ class Order:
     threads: int = 1
     opening: dict[str, Any] | None = None
     untrained: dict[str, float] | None = None
+    known_costs: dict[str, dict[str, float]] | None = None
 
     @classmethod
     def of(
@@ -45,6 +47,7 @@ class Order:
         threads: int = 1,
         opening: LedgerEntry | None = None,
         untrained: dict[str, float] | None = None,
+        known_costs: dict[str, dict[str, float]] | None = None,
     ) -> Order:
         return cls(
             order_id,
@@ -54,6 +57,7 @@ class Order:
             threads,
             opening.to_dict() if opening else None,
             untrained,
+            known_costs,
         )
 
 
@@ -73,9 +77,19 @@ class TrialReport:
     failure: str = ""  # set when the trial cannot go on: one line
     details: str = ""  # and the traceback of an unexpected error
     idle: dict[str, str] = field(default_factory=dict)  # dotted key → why it has had no effect so far
+    system: dict[str, float] = field(default_factory=dict)  # load of the machine, where it is asked for
+    architecture: str = ""  # of the model, and
+    costs: dict[str, float] = field(default_factory=dict)  # what it costs to use, if the order wants to know
 
     @classmethod
-    def of(cls, number: int, progress: Progress, busy_s: float) -> TrialReport:
+    def of(
+        cls,
+        number: int,
+        progress: Progress,
+        busy_s: float,
+        costs: tuple[str, dict[str, float]] = ("", {}),
+        system: dict[str, float] | None = None,
+    ) -> TrialReport:
         """Return the report of a validation.
 
         `fit_seconds` is the time of training and validation, without checkpoints, reports and waiting.
@@ -91,6 +105,9 @@ class TrialReport:
             finished=progress.finished,
             reason=progress.reason,
             idle=progress.idle,
+            system=system or {},
+            architecture=costs[0],
+            costs=costs[1],
         )
 
     @classmethod

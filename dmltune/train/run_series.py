@@ -18,7 +18,7 @@ from dmltune.core.checkpoint import replace_file
 from dmltune.experiment import Experiment
 from dmltune.ledger import LedgerEntry
 from dmltune.resources import Locations
-from dmltune.runs import TrackedRun, provenance
+from dmltune.runs import TrackedRun, data_inputs, provenance, training_params
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
 from dmltune.train.in_process import TrainingPool
@@ -59,7 +59,7 @@ class RunSeries:
             self._experiment_id,
             name,
             role=role,
-            params=base.settings(),
+            params=training_params(base),
             about=provenance(base, fingerprint),
         )
 
@@ -107,7 +107,8 @@ class RunSeries:
         model."""
         folder = self.member_folder(member)
         replace_file(folder / RESULT, json.dumps(result, indent=1).encode())
-        shutil.rmtree(folder / "last", ignore_errors=True)
+        for finished in ("last", "images"):
+            shutil.rmtree(folder / finished, ignore_errors=True)
         if not weights:
             shutil.rmtree(folder / "best", ignore_errors=True)
 
@@ -142,8 +143,9 @@ class RunSeries:
             role="member",
             metric=experiment.objective.metric,
             run_name=f"{self.name}-{member}",
-            params=experiment.settings(),
+            params=training_params(experiment),
             about=provenance(experiment, fingerprint),
             parent=self.parent,
+            inputs=data_inputs(experiment, fingerprint),
         )
         return self._open_runs[member]

@@ -1,6 +1,7 @@
 """One trial in its folder: begun or continued, validated, stored.
 
 last/   everything that resuming needs, replaced at every validation
+images/ validation queries with their neighbours, a picture for each validation
 best/   the embedder of the best validation, as it is served (safetensors and JSON)
 test.safetensors   its figures on the test classes; only of an order that carries an opening
 """
@@ -19,9 +20,12 @@ from dmltune.core.run import Progress, Run
 from dmltune.data.feed import ImageFeed
 from dmltune.experiment import Experiment
 from dmltune.train.build import build_run, training_images
+from dmltune.train.gallery import draw_gallery
 from dmltune.train.inference import inference_settings
 from dmltune.train.measurement import measure_test
+from dmltune.train.model_costs import model_costs
 from dmltune.train.orders import Order, TrialReport
+from dmltune.train.system_metrics import system_metrics
 
 
 def run_trial(
@@ -36,7 +40,7 @@ def run_trial(
     folder = Path(order.folder)
     last = folder / "last"
     run = build_run(experiment, order.data_root, device)
-    number, busy_s = 0, 0.0
+    number, busy_s, costs = 0, 0.0, ("", dict[str, float]())
     try:
         if (last / checkpoint.CHECKPOINT).is_file():
             tensors, meta = checkpoint.load(last)
@@ -49,15 +53,20 @@ def run_trial(
             if report.finished:
                 return
             number, busy_s = report.number + 1, report.metrics["fit_seconds"]
+            costs = report.architecture, report.costs
+        if order.known_costs is not None and not costs[0] and collectives.rank() == 0:
+            costs = model_costs(experiment, run.objective.embedder, device, order.known_costs)
         began = time.perf_counter()
         for progress in fit(run, should_stop, order.untrained):
             if progress.reason == "stopped":
                 return
             busy_s += time.perf_counter() - began
-            report = TrialReport.of(number, progress, busy_s)
+            report = TrialReport.of(number, progress, busy_s, costs, system_metrics())
             if collectives.rank() == 0:
                 if progress.improved:
                     _save_best(folder / "best", run, experiment, order, progress)
+                if run.examples is not None and isinstance(run.feed, ImageFeed):
+                    draw_gallery(run.examples, run.feed, folder, progress.step)
                 tensors, meta = run.state()
                 checkpoint.save(last, tensors, {"run": meta, "report": report.to_dict()})
             if report.finished:

@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,15 +63,59 @@ def test_the_models_of_the_best_trials_and_the_reference_are_stored_and_the_rest
     numbers = [run_trial(records, score) for score in scores]
     ranked = sorted(numbers, key=lambda number: -scores[number])
     assert stored_models(records) == {0, *ranked[:STORED_BEST]}
-    for number in numbers:
-        files = tracker_of(records).client.list_artifacts(records.state.rows[number].run_id, "model")
-        assert bool(files) == (number in stored_models(records))
+    models = records.parent.tracker.client.search_logged_models([records.experiment_id])
+    runs = {records.state.rows[number].run_id for number in stored_models(records)}
+    assert {model.source_run_id for model in models} == runs
+    assert {str(model.status) for model in models} == {"READY"}
     assert [trial.state for trial in records.trials()] == [TrialState.COMPLETE] * len(scores)
 
     resumed = open_records(tmp_path)  # another session has the list of stored models from the study
     assert resumed.state.rows == records.state.rows
     run_trial(resumed, 0.9)
     assert stored_models(resumed) == {0, 3, 5, 7}
+
+
+def test_a_configuration_that_is_trained_again_has_a_model(tmp_path: Path) -> None:
+    records = open_records(tmp_path)
+    for score in (0.10, 0.20, 0.50, 0.40, 0.30):
+        run_trial(records, score)
+    assert stored_models(records) == {0, 2, 3, 4}
+
+    def repeat(configuration: int, seed: int) -> int:
+        record = records.open("repeat", REFERENCE, 10, seed=seed, fold=0, repeats=configuration)
+        write_model(records, record.number)
+        records.progress(record.number, report_of(0.45), EXPERIMENT)
+        records.close(record.number, "")
+        return record.number
+
+    first, second, other = repeat(1, 1), repeat(1, 2), repeat(4, 1)
+    assert stored_models(records) == {0, 2, 3, 4, first}  # trial 4 has its own
+    run_trial(records, 0.6)
+    run_trial(records, 0.7)  # three are better than trial 4, which may still win by its repetition
+    assert {first, 4} < stored_models(records)
+    assert not {second, other, 3} & stored_models(records)
+    assert open_records(tmp_path).with_models() == {0: 0, 1: first, 2: 2, 4: 4, 8: 8, 9: 9}
+
+
+def test_the_models_of_a_front_are_stored_with_its_rivals(tmp_path: Path) -> None:
+    """A model is stored while fewer than three others are better and cost no more."""
+    experiment = load_experiment("glyphs-ccp", ["objective.against=[parameters]"])
+    records = open_records(tmp_path, experiment=experiment)
+    rows = [(0.5, 9.0), (0.1, 1.0), (0.4, 9.0), (0.3, 9.0), (0.2, 9.0), (0.05, 2.0), (0.45, 9.0)]
+    for score, size in rows:
+        record = records.open("search" if records.points() else "reference", REFERENCE, 10)
+        write_model(records, record.number)
+        costs = {"parameters": size, "ms_per_image": 1.0}
+        report = replace(report_of(score), architecture=str(size), costs=costs)
+        records.progress(record.number, report, EXPERIMENT)
+        records.close(record.number, "")
+    assert stored_models(records) == {0, 1, 2, 5, 6}
+    first = records.state.rows[1]
+    assert first.costs == {"parameters": 1.0}
+    assert tracker_of(records).client.get_run(first.run_id).data.metrics["parameters"] == 1.0
+    resumed = open_records(tmp_path, experiment=experiment)
+    assert resumed.state.rows == records.state.rows
+    assert [trial.costs for trial in resumed.engine_trials()] == [{"parameters": size} for _, size in rows]
 
 
 def test_a_trial_whose_model_is_gone_is_an_error_and_never_complete(tmp_path: Path) -> None:

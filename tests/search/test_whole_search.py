@@ -15,7 +15,7 @@ import mlflow
 import optuna
 import pytest
 from support.driving import Place
-from support.finished_search import COMMAND, NAME, OVERRIDES, TRIALS, FinishedSearch, finished_search
+from support.finished_search import COMMAND, COSTS, NAME, OVERRIDES, TRIALS, FinishedSearch, finished_search
 
 from dmltune import tags
 from dmltune.cli.evaluate import tables
@@ -24,10 +24,11 @@ from dmltune.errors import UserError
 from dmltune.evaluation import compare
 from dmltune.experiment import load_experiment
 from dmltune.runs import TrackedRun
-from dmltune.search.api import _log_result, _result, search
+from dmltune.search.api import _result, search
 from dmltune.search.budget import Plan
 from dmltune.search.making import make_engine
 from dmltune.search.records import TrialRecords
+from dmltune.search.result_run import log_result
 from dmltune.search.state import SearchState
 from dmltune.store import Store
 from dmltune.tracking import Tracker
@@ -120,7 +121,7 @@ def test_study_and_runs_agree_and_none_is_running(finished: Finished) -> None:
         assert run.info.status == "FINISHED"
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
         params = {"references.name": "batch"} if trial.user_attrs["role"] == "baseline" else trial.params
-        assert {k: str(v) for k, v in params.items()} == run.data.params
+        assert {k: str(v) for k, v in params.items()}.items() <= run.data.params.items()
         assert math.isclose(run.data.metrics["best_map_at_r"], trial.value)
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["dmltune.winner"] == finished.result["winner"]["run_id"]
@@ -145,12 +146,33 @@ def test_the_best_models_are_artifacts_and_nothing_else_is_left(finished: Finish
     stored = {row["run_id"] for row in (*ranked[:3], rows[0], finished.result["baseline"])}
     assert len(stored) < TRIALS
     client = mlflow.MlflowClient(f"sqlite:///{finished.place.store / 'mlflow.db'}")
-    for run in children:
-        files = {Path(f.path).name for f in client.list_artifacts(run.info.run_id, "model")}
-        assert bool(files) == (run.info.run_id in stored)
-        assert not any(name.endswith((".pt", ".pkl", ".pth")) for name in files)
+    models = client.search_logged_models([children[0].info.experiment_id])
+    assert {model.source_run_id for model in models} == stored
+    files = [path for path in (finished.place.store / "artifacts").rglob("*") if path.is_file()]
+    assert sum(file.name == "model.safetensors" for file in files) == len(stored)
+    assert not any(file.suffix in (".pt", ".pkl", ".pth") for file in files)
     trials = finished.place.store / "searches" / NAME / "trials"
     assert [path for path in trials.rglob("*") if path.is_file()] == []
+
+
+def test_each_trial_has_the_costs_of_its_model_and_the_front_is_the_winner(finished: Finished) -> None:
+    _, children = runs_of(finished.place, NAME)
+    costs = finished.result["rows"][0]["costs"]
+    assert list(costs) == COSTS
+    assert costs["embedding_size"] == 128
+    assert 0.1 < costs["parameters"] < 1
+    assert costs["ms_per_image"] > 0
+    assert all(row["costs"] == costs for row in finished.result["rows"])  # measured once
+    assert all(costs.items() <= run.data.metrics.items() for run in children)
+    assert all(t.user_attrs["costs"] == costs for t in study_of(finished.place, NAME).trials)
+    (member,) = finished.result["front"]["members"]
+    assert member["trial"] == finished.result["winner"]["number"]
+    assert member["costs"] == costs
+    code, out, errors = finished.place.run("best", NAME, "-f", "json")
+    assert code == 0, errors
+    assert json.loads(out)["front"] == finished.result["front"]
+    code, out, errors = finished.place.run("best", NAME)
+    assert "Front of MAP@R against embedding size, million weights and ms per image" in " ".join(out.split())
 
 
 def test_evaluating_the_winner_repeats_its_validation_score(finished: Finished) -> None:
@@ -200,7 +222,7 @@ def test_a_winner_without_its_model_is_an_error_and_never_complete(finished: Fin
     run.reopen({})
     engine = make_engine(experiment, Plan.of(experiment, TRIALS), records)
     with pytest.raises(UserError, match=r"the winner's model .* is not in the store") as error:
-        _log_result(run, _result(experiment, records, engine, store, ""))
+        log_result(run, _result(experiment, records, engine, store, ""), records, workers=1)
     assert "\n" not in str(error.value)
     assert tracker.active_run(parent.info.run_id).data.tags[tags.STATE] == "running"
 

@@ -33,6 +33,12 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _once(values: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("each cost is written once")
+    return values
+
+
 def _path(path: str) -> str:
     encoded = os.fsencode(path)
     if len(encoded) > LONGEST_PATH or max(map(len, encoded.split(b"/"))) > LONGEST_NAME:
@@ -46,6 +52,7 @@ def _absolute(path: str) -> str:
 
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+Cost = Literal["embedding_size", "parameters", "ms_per_image"]  # parameters in millions
 Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(min_length=1)]
 FilePath = Annotated[Name, AfterValidator(_path)]
@@ -163,7 +170,8 @@ class ObjectiveSettings(Section):
     """What a search improves, measured on which split of the training classes.
 
     `conventional` trains on all of them and validates on the test classes, which every result says. `within`
-    trains on all classes of both halves and validates on other images of the same classes.
+    trains on all classes of both halves and validates on other images of the same classes. With `against`,
+    costs of the model that should be low, a search also finds the front of the score and these.
     """
 
     metric: Literal["map_at_r", "precision_at_1", "covering_radius"] = "map_at_r"
@@ -171,4 +179,5 @@ class ObjectiveSettings(Section):
     protocol: Literal["ablation", "fair", "tuning", "halves", "conventional", "within", "all_classes"] = (
         "ablation"
     )
+    against: Annotated[tuple[Cost, ...], BeforeValidator(_tuple), AfterValidator(_once)] = ()
     folds: Annotated[int, Field(ge=1, le=20)] = 1  # a trial that loses is dropped between two of them

@@ -1,0 +1,74 @@
+"""The connection to the tracking store: MLflow's client, and the files behind artifact addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from mlflow.tracking import MlflowClient
+
+from dmltune.artifact_addresses import repair_addresses
+from dmltune.errors import UserError
+from dmltune.store import Store, without_password
+from dmltune.tracking_server import require_answer
+
+
+class Connection:
+    """MLflow's client of one store, connected at first use."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        for name in ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+
+    @cached_property
+    def client(self) -> MlflowClient:
+        """Connect, and create or migrate the database. A store that does not answer is a UserError."""
+        uri = self._store.tracking_uri
+        if self._store.owns_tracking:
+            self._store.require_database("mlflow.db")
+        else:
+            require_answer(uri)
+        try:
+            with self._store.creation_lock():
+                if self._store.owns_tracking:
+                    repair_addresses(self._store.root / "mlflow.db", self._store.artifacts)
+                client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+                client.search_experiments(max_results=1)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"the tracking store does not answer: {without_password(uri)} ({type(error).__name__}). "
+                "Check MLFLOW_TRACKING_URI or --store."
+            ) from None
+        return client
+
+    @property
+    def database(self) -> Any:
+        """MLflow's store behind the client, for what its client cannot do; only of a store's own database."""
+        assert self._store.owns_tracking
+        return self.client._tracking_client.store
+
+    def delete_files(self, uri: str, path: str | None = None) -> None:
+        """Delete the artifacts at this address; of a store's own, their empty folders too."""
+        repository: Any = get_artifact_repository(uri, tracking_uri=self._store.tracking_uri)
+        repository.delete_artifacts(path)
+        folder = None if path else self.local_folder(uri)
+        while folder is not None and self._store.artifacts in folder.parents:
+            if folder.is_dir() and any(folder.iterdir()):
+                return
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            folder = folder.parent
+
+    @staticmethod
+    def local_folder(uri: str) -> Path | None:
+        """Return the folder of artifacts on this machine; None for those elsewhere."""
+        parts = urlsplit(uri)
+        return Path(unquote(parts.path)) if parts.scheme == "file" else None

@@ -1,0 +1,34 @@
+"""Data sets as inputs of runs: which classes of which data set were trained, validated or tested on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from mlflow.entities import Dataset, DatasetInput, InputTag
+
+Context = Literal["training", "validation", "test"]
+_CONTEXT = "mlflow.data.context"
+
+
+@dataclass(frozen=True)
+class DataInput:
+    """Some classes of a data set. `digest` is the fingerprint of its images, `source` where they come from.
+
+    MLflow has one input for each name and digest in a run, so the classes of each context have an own name.
+    """
+
+    name: str
+    digest: str
+    context: Context
+    source: str = ""
+
+    def to_mlflow(self) -> DatasetInput:
+        dataset = Dataset(
+            name=self.name,
+            digest=self.digest[:36],
+            source_type="dmltune",
+            source=json.dumps({"uri": self.source or self.name}),
+        )
+        return DatasetInput(dataset, [InputTag(_CONTEXT, self.context)])

@@ -1,0 +1,32 @@
+"""Several objectives and cheap fidelities in a file: what is refused, in one line with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+FILE = "search_spaces/mine.yaml"
+Message = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("objective: {against: [ms_per_imag]}", "'ms_per_imag'; did you mean 'ms_per_image'?"),
+        ("objective: {against: [parameters, parameters]}", "each cost is written once"),
+        ("objective: {against: parameters}", "objective.against must be a list; got the text 'parameters'"),
+        (
+            "objective: {against: [parameters]}\nsampler: cmaes",
+            "sampler cmaes follows one value, and objective.against gives another for every trial. Use auto,",
+        ),
+        (
+            "objective: {against: [parameters]}\nstop_at_noise: true",
+            "stop_at_noise looks at the best score alone, and objective.against at a front. Use one of them.",
+        ),
+    ],
+)
+def test_a_wrong_objective_is_told(message: Message, text: str, expected: str) -> None:
+    line = message(f"extends: cub-ccp\n{text}\n")
+    assert line.startswith(f"{FILE}:{1 + len(text.splitlines())}: ")
+    assert expected in line
