@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.serving.outputs import require_writable
 
     if args.page is not None:
-        require_writable(args.page, (".html", ".htm"), args.force)
+        require_writable(args.page, (".html", ".htm"), args.force, "--page")
     for image in args.images:
         if image.is_dir():
             raise UserError(

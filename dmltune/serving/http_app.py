@@ -24,6 +24,7 @@ from dmltune.serving.index import ImageIndex
 from dmltune.serving.model import LoadedModel, Vectors
 
 BINARY = ("image/", "application/octet-stream")
+WAITING = 8  # requests whose bodies are in memory; further ones wait with theirs
 _SECONDS = 30.0  # for a request's body to arrive
 
 
@@ -52,9 +53,13 @@ def application(
     app = FastAPI(title="dmltune serve", description=f"Embeddings by {model.name}.")
     _answer_errors(app)
     facts = model.facts()
-    alone = anyio.Semaphore(1)
+    alone, in_memory = anyio.Semaphore(1), anyio.Semaphore(WAITING)
 
     async def embedded(request: Request) -> Vectors:
+        async with in_memory:
+            return await embed_body(request)
+
+    async def embed_body(request: Request) -> Vectors:
         images = images_of(await _body(request, limits), request.headers.get("content-type", ""), limits)
         pictures = model.pictures(images, most_pixels=limits.pixels)
         async with alone:

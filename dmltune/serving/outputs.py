@@ -10,23 +10,27 @@ from pathlib import Path
 from dmltune.errors import UserError, readable
 
 
-def require_writable(file: Path, suffixes: tuple[str, ...] = (), force: bool = False) -> None:
+def require_writable(
+    file: Path, suffixes: tuple[str, ...] = (), force: bool = False, option: str = "-o"
+) -> None:
     """Raise a UserError unless the file can be made. Checked before anything that takes long."""
     if suffixes and file.suffix.lower() not in suffixes:
-        raise UserError(f"-o must end with {' or '.join(suffixes)}; got {readable(str(file))}.")
+        raise UserError(f"{option} must end with {' or '.join(suffixes)}; got {readable(str(file))}.")
     folder = file.absolute().parent
     try:
         if file.is_dir():
-            raise UserError(f"-o must name a file; {readable(str(file))} is a folder.")
+            raise UserError(f"{option} must name a file; {readable(str(file))} is a folder.")
         if os.path.lexists(file) and not force:
-            raise UserError(f"-o: {readable(str(file))} exists already. Choose another name, or add --force.")
+            raise UserError(
+                f"{option}: {readable(str(file))} exists already. Choose another name, or add --force."
+            )
         if not folder.is_dir():
-            raise UserError(f"-o: the folder {readable(str(folder))} does not exist. Make it first.")
+            raise UserError(f"{option}: the folder {readable(str(folder))} does not exist. Make it first.")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"-o must name a file; got {readable(str(file))} ({reason}).") from None
+        raise UserError(f"{option} must name a file; got {readable(str(file))} ({reason}).") from None
     if not os.access(folder, os.W_OK):
-        raise UserError(f"-o: the folder {readable(str(folder))} cannot be written. Choose another.")
+        raise UserError(f"{option}: the folder {readable(str(folder))} cannot be written. Choose another.")
 
 
 def write_file(file: Path, write: Callable[[Path], object]) -> None:

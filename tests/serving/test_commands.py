@@ -127,7 +127,7 @@ def damaged(folder: Path) -> None:
         ("query good.index empty", "empty is a folder"),
         ("query good.index nowhere.jpg", "'nowhere.jpg' cannot be read"),
         ("query good.index photos/test/a.png --model nothing", "no search, training or run 'nothing'"),
-        ("query good.index cut.png --page q.txt", "-o must end with .html"),
+        ("query good.index cut.png --page q.txt", "--page must end with .html"),
         ("export shop -o x.bin", "or name a --format"),
         ("export shop --format onnx -o x.pt", "-o must end with .onnx"),
         ("export shop -o no/x.onnx", "does not exist"),
