@@ -29,9 +29,9 @@ Floats = NDArray[np.float64]
 POINTS = 400  # of a fit; of more trials the better half and the latest are taken
 WIDEST = 10.0  # deviation of an estimate, in those of the scores
 GOOD = 10  # points around which candidates are drawn
-# Of the error of an estimate this share is a trial's own. The rest is that of the line which was fitted to all:
-# it moves the estimates together, and says nothing of which point is better. With all of it, the regret after 40
-# trainings on TaskSet's tables (benchmarks/search_public.py) was twice as high.
+# Of the error of an estimate this share is a trial's own. The rest is that of the line fitted to all:
+# it moves the estimates together, and says nothing of which point is better. With all of it, the regret after
+# 40 trainings on TaskSet's tables (benchmarks/search_public.py) was twice as high.
 OWN_ERROR = 0.3
 
 
