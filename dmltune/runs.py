@@ -77,6 +77,8 @@ class TrackedRun:
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     validated_on: DataInput | None = None
     _logged_steps: set[int] | None = field(default=None, init=False, repr=False)
+    _stamps: dict[int, int] = field(default_factory=dict, init=False, repr=False)  # of this session's steps
+    _model_id: str = field(default="", init=False, repr=False)
 
     @classmethod
     def open(
@@ -128,7 +130,8 @@ class TrackedRun:
         if self._logged_steps is None:
             self._logged_steps = self.tracker.logged_steps(self.run_id, self.metric)
         if report.step not in self._logged_steps:
-            self.tracker.log(self.run_id, report.step, {**report.metrics, **report.system})
+            metrics = {**report.metrics, **report.system}
+            self._stamps[report.step] = self.tracker.log(self.run_id, report.step, metrics)
             self._logged_steps.add(report.step)
 
     def tag(self, values: Mapping[str, Any]) -> None:
@@ -146,12 +149,13 @@ class TrackedRun:
                 f"the model of run {self.run_id} is not at {folder}: the worker wrote it to the disk of "
                 "another machine, or it was removed. Use a --store that every node can read."
             )
-        self.tracker.log_model(
+        self._model_id = self.tracker.log_model(
             self.run_id,
             folder,
             name=self.run_name or "model",
             params=self.params,
             validated_on=self.validated_on,
+            stamps=self._stamps,
         )
 
     def finish(self, report: TrialReport, model: Path) -> None:
@@ -197,7 +201,16 @@ class TrackedRun:
             shown = {tags.RUN_NAME: f"{self.run_name} ({state})", tags.COLOUR: tags.COLOURS[state]}
         metrics = {} if best is None else {f"best_{self.metric}": best}
         labels = {**shown, **(labels or {})}
-        self.tracker.close_run(self.run_id, state, reason, step=step, metrics=metrics, labels=labels)
+        self.tracker.close_run(
+            self.run_id,
+            state,
+            reason,
+            step=step,
+            metrics=metrics,
+            labels=labels,
+            data=self.validated_on,
+            model_id=self._model_id,
+        )
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ WINNER_VALUES = "dmltune.winner."  # and a searched key: its value in the winner
 WINNER_SET = "dmltune.winner_set"  # numbers of the trials that cannot be told from the winner
 CHECKED = "dmltune.checked"  # the search that a check is about
 CONFIGURATION = "dmltune.configuration"
+FIDELITY = "dmltune.fidelity"  # the settings of a cheap trial
 FOLD = "dmltune.fold"
 NOTE = "mlflow.note.content"
 PARENT_RUN = "mlflow.parentRunId"
@@ -35,7 +36,9 @@ PARENT = "parent"
 STORED = "yes"
 
 State = Literal["complete", "pruned", "failed", "interrupted"]
-Role = Literal["search", "reference", "baseline", "repeat", "training", "check", "member", "reproduction"]
+Role = Literal[
+    "search", "reference", "baseline", "repeat", "cheap", "training", "check", "member", "reproduction"
+]
 
 # colours that people with any colour vision tell apart (Okabe and Ito)
 COLOURS: dict[str, str] = {
@@ -45,6 +48,7 @@ COLOURS: dict[str, str] = {
     "reference": "#E69F00",
     "baseline": "#D55E00",
     "repeat": "#56B4E9",
+    "cheap": "#F0E442",
     "parent": "#CC79A7",  # of a search
     "check": "#CC79A7",
     "reproduction": "#CC79A7",

@@ -110,6 +110,7 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
         ("search", f"{plan['name'] or 'a new name'} · {plan['space']}   {experiment.about}"),
         ("trials", f"{plan['trials']} of at most {experiment.max_steps} steps{limit}"),
         ("sampler", f"{experiment.sampler.name}, scheduler {experiment.scheduler.name}"),
+        *fidelity(experiment),
         ("objective", f"{metric} ({objective.mode}){against}, {objective.protocol} protocol"),
         ("data", f"{data['path'] or data['name']}: {size}"),
         ("store", str(plan["store"])),
@@ -132,6 +133,17 @@ def tables(experiment: Experiment, plan: dict[str, Any]) -> list[Any]:
         "", Text("what it costs here", style="bold"), facts_table(*costs),
         "", "validated and measured; nothing was started",
     ]  # fmt: skip
+
+
+def fidelity(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return the settings of cheap trials, and when they are used."""
+    from dmltune.search.budget import fidelity_of
+
+    if (chosen := fidelity_of(experiment)) is None:
+        return []
+    cost = f"{100 * chosen.cost:.0f} % of a full trial"
+    gate = f"if {chosen.trials} points show a rank correlation of {chosen.threshold:g}"
+    return [("fidelity", f"{formatting.parameters(chosen.settings)}, {cost}, {gate}")]
 
 
 def balance(experiment: Experiment) -> list[tuple[str, str]]:

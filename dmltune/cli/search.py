@@ -100,7 +100,7 @@ def show_result(
 
     baseline = flat(chosen.experiment.baseline)
     resume = command_line(args, name=result.name)
-    trials = sum(row.role != "repeat" for row in result.rows)
+    trials = sum(row.role not in ("repeat", "cheap") for row in result.rows)
     extend = command_line(args, name=result.name, trials=2 * trials)
     opened = Ledger(store).was_opened(chosen.experiment.data.name)
     out.show(*summary(result, resume, extend, places_of(args), baseline, test_opened=opened))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from dmltune.errors import UserError, readable
-from dmltune.experiment import choosing
+from dmltune.experiment import choosing, fidelity
 from dmltune.experiment import tree as trees
 from dmltune.experiment.files.document import validate_plain
 from dmltune.experiment.problems import Problem, kind_of, near_or_list, one_line, problem_of, show, unknown
@@ -50,6 +50,7 @@ class Experiment(sections.Section):
     noise_seeds: Annotated[int, Field(ge=0, le=100)] = 0  # of the reference point; 0: 3, or fewer if short
     repeat_share: Annotated[float, Field(ge=0, le=0.9)] = 0.2  # of the trials, to repeat the candidates
     stop_at_noise: bool = False
+    fidelity: dict[str, Any] = {}  # a cheaper training that sorts out points
     reference_point: dict[str, Any] = {}
     baseline: dict[str, Any] = {}
     presets: dict[str, dict[str, dict[str, Any]]] = {}
@@ -139,6 +140,17 @@ class Experiment(sections.Section):
         except Problem as problem:
             raise UserError(str(problem)) from None
 
+    def cheap_point(self, values: Mapping[str, Any]) -> Experiment:
+        """Return the run of a point at the lower fidelity; a UserError without one."""
+        point = self.point(values, validated=True)
+        settings = fidelity.Fidelity.of(self.fidelity, self.max_steps, point.data.size).settings
+        steps = settings.get("max_steps", self.max_steps)
+        every = settings.get("validate_every", min(self.validate_every, steps))
+        try:
+            return build(choosing.with_values(point.to_dict(), {**settings, "validate_every": every}))
+        except Problem as problem:
+            raise UserError(str(problem)) from None
+
     def fixed(self) -> Experiment:
         """Return the same training run without a search."""
         nothing: dict[str, Any] = {
@@ -150,6 +162,7 @@ class Experiment(sections.Section):
             "noise_seeds": 0,
             "repeat_share": 0.2,
             "stop_at_noise": False,
+            "fidelity": {},
             "objective": self.objective.model_copy(update={"against": ()}),
         }
         return self.model_copy(update=nothing)
@@ -199,6 +212,8 @@ def build(tree: Mapping[str, Any], between_keys: bool = True) -> Experiment:
     if experiment.searchable:
         reference = SearchSpace.build(experiment.to_dict()).reference_point
         return experiment.model_copy(update={"reference_point": dict(reference)})
+    if experiment.fidelity:
+        raise Problem("fidelity without search has no meaning. Delete it.", ("fidelity",))
     if experiment.balanced is not None:
         raise Problem("balanced without search has no meaning. Delete it.", ("balanced",))
     if experiment.reference_point:
@@ -240,7 +255,7 @@ def prepared(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prepare_search(complete: dict[str, Any]) -> None:
-    for key in ("search", "reference_point", "baseline"):
+    for key in (*trees.FLAT, "baseline"):
         value = complete[key] = {} if complete.get(key) is None else complete[key]
         if not isinstance(value, dict):
             raise Problem(f"{key} must be a mapping of 'key: value' lines; got {kind_of(value)}.", (key,))

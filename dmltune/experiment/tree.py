@@ -1,6 +1,6 @@
 """Nested plain values with dotted keys, and the rule by which a later layer is laid over an earlier one.
 
-`search` and `reference_point` are flat: their keys are dotted names themselves.
+`search`, `reference_point` and `fidelity` are flat: their keys are dotted names themselves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dmltune.experiment.problems import Path
 
-FLAT = ("search", "reference_point")
+FLAT = ("search", "reference_point", "fidelity")
 COMPONENTS = ("backbone", "pooling", "loss", "references", "transform")  # the parts of a method
 SEARCH_COMPONENTS = ("sampler", "scheduler")
 NAMED = (*COMPONENTS, *SEARCH_COMPONENTS, "data", "optimizer")  # `loss: triplet` is short for its name
@@ -82,8 +82,8 @@ def lay_over(
     """Lay `over` on `base` in place.
 
     Mappings merge key by key, anything else replaces. A component that gets another name starts anew, without
-    the parameters of the old one (an optimizer keeps those that all optimizers have). In `search` and
-    `reference_point` a key is replaced whole, and null removes it. `note(path, whole)` is called for every
+    the parameters of the old one (an optimizer keeps those that all optimizers have). In the
+    flat ones a key is replaced whole, and null removes it. `note(path, whole)` is called for every
     key that is written; `whole` means that nothing of the value before is left.
     """
     note = note or (lambda path, whole: None)

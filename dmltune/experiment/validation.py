@@ -6,8 +6,10 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dmltune.errors import UserError
 from dmltune.experiment import choosing
 from dmltune.experiment import tree as trees
+from dmltune.experiment.fidelity import Fidelity
 from dmltune.experiment.model import Experiment, build, prepared
 from dmltune.experiment.problems import Path, Problem, fields, one_line, unknown
 from dmltune.experiment.schema import components
@@ -63,6 +65,7 @@ def validate_space(experiment: Experiment) -> None:
         raise Problem(f"require: {rule}. Widen the bounds or drop a rule.", ("require",), ("search",))
     _validate_balanced(space)
     _validate_against(experiment)
+    _validate_fidelity(experiment, space)
     _validate_baseline(experiment)
 
 
@@ -77,6 +80,29 @@ def _validate_against(experiment: Experiment) -> None:
     if experiment.sampler.name == "cmaes":
         rule = "sampler cmaes follows one value, and objective.against gives another for every trial"
         raise Problem(f"{rule}. Use auto, gp or tpe.", ("sampler",), path)
+
+
+def _validate_fidelity(experiment: Experiment, space: SearchSpace) -> None:
+    """Require that each bound can be trained at the lower fidelity, and that nothing contradicts it."""
+    if not experiment.fidelity:
+        return
+    chosen = Fidelity.of(experiment.fidelity, experiment.max_steps, experiment.data.size)
+    others = (("balanced", experiment.balanced), ("objective.against", experiment.objective.against))
+    for name, value in others:
+        if value:
+            rule = f"fidelity chooses points by their cheap score alone, and {name} does not allow that"
+            raise Problem(f"{rule}. Use one of them.", ("fidelity",), tuple(name.split(".")))
+    if varied := next((key for key in chosen.settings if key in space.names), None):
+        rule = f"{varied} is searched, so a fidelity cannot set it"
+        raise Problem(f"{rule}. Drop one of them.", ("fidelity", varied), ("search", varied))
+    for values in (space.reference_point, *(values for values, _ in _corners(space))):
+        if space.violated(values):
+            continue
+        try:
+            experiment.cheap_point(values)
+        except UserError as error:
+            path = next((("fidelity", key) for key in chosen.settings if key in str(error)), ("fidelity",))
+            raise Problem(f"fidelity: {error}", path) from None
 
 
 def _validate_balanced(space: SearchSpace) -> None:

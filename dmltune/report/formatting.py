@@ -27,7 +27,7 @@ COSTS = {  # of a model: short and long names
     "ms_per_image": ("ms", "ms per image"),
 }
 TEST_LISTS = ("small_", "medium_")  # figures within a smaller test list (VehicleID)
-ROLES = {"reference": "reference", "baseline": "baseline", "repeat": "repeat", "search": ""}
+ROLES = {"reference": "reference", "baseline": "baseline", "repeat": "repeat", "cheap": "cheap", "search": ""}
 STATES = {"complete": "done", "interrupted": "stopped"}
 
 

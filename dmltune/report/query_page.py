@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image, ImageOps
 
 from dmltune.errors import UserError, printable, readable
-from dmltune.report.check_page import environment
+from dmltune.report.pages import environment
 
 SIDE = 224  # pixels of the longer side of a picture
 

@@ -18,14 +18,27 @@ if TYPE_CHECKING:
     from dmltune.search.state import SearchResult, TrialRecord
 
 MOST_PARAMETERS, COLUMNS = 12, 4
-MARKERS = {"reference": ("*", 130.0), "baseline": ("s", 48.0), "repeat": ("x", 32.0), "search": ("o", 32.0)}
+MARKERS = {
+    "reference": ("*", 130.0),
+    "baseline": ("s", 48.0),
+    "repeat": ("x", 32.0),
+    "cheap": ("v", 14.0),
+    "search": ("o", 32.0),
+}
 LABELS = {
     "reference": "reference point",
     "baseline": "baseline",
     "repeat": "repetition, another seed",
+    "cheap": "cheap trial",
     "search": "trial",
 }
-COLOURS = {"reference": "#d95f02", "baseline": "#555555", "repeat": "#7570b3", "search": "#1f77b4"}
+COLOURS = {
+    "reference": "#d95f02",
+    "baseline": "#555555",
+    "repeat": "#7570b3",
+    "cheap": "#a6cee3",
+    "search": "#1f77b4",
+}
 POINTS = ("reference", "search")  # the roles of points of the space
 # The same search gives the same SVG: no random names. A name may contain $.
 SETTINGS: dict[Any, Any] = {
@@ -83,7 +96,9 @@ def history(axis: Axes, rows: Sequence[TrialRecord], mode: str, label: str) -> N
     from matplotlib.ticker import MaxNLocator
 
     points(axis, [record.number for record in rows], rows)
-    complete = [record for record in rows if record.state == "complete" and record.role != "repeat"]
+    complete = [
+        record for record in rows if record.state == "complete" and record.role not in ("repeat", "cheap")
+    ]
     if complete:
         best = list(accumulate((score(record) for record in complete), max if mode == "max" else min))
         steps = [record.number for record in complete] + [rows[-1].number]

@@ -110,8 +110,9 @@ def repetition(record: TrialRecord) -> dict[str, Any]:
 
 def headline(state: SearchState) -> Text:
     """`demo · glyphs-ccp`, below it `5 of 12 trials   best 41.2 % (trial 3)   2m10s, about 3m05s left`."""
-    finished = sum(record.state not in ("running", "paused", "interrupted") for record in state.rows.values())
-    parts = [f"{finished} of {state.trials_planned} trials"]
+    ended = [row for row in state.rows.values() if row.state not in ("running", "paused", "interrupted")]
+    cheap = sum(row.role == "cheap" for row in ended)
+    parts = [f"{len(ended) - cheap} of {state.trials_planned} trials{f' and {cheap} cheap' if cheap else ''}"]
     if (best := state.best_row("reference", "search")) is not None:
         parts.append(f"best {formatting.percent(best.best)} % (trial {best.number})")
     duration = formatting.clock(time.time() - state.started)
@@ -186,7 +187,7 @@ def choose(state: SearchState, rows: int) -> list[TrialRecord]:
     def rank(row: TrialRecord) -> tuple[int, int]:
         if row.state == "running":
             return (0, row.number)
-        if (best is not None and row.number == best.number) or row.role != "search":
+        if (best is not None and row.number == best.number) or row.role not in ("search", "cheap"):
             return (1, row.number)
         return (2, -row.number)
 

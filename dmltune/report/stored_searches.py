@@ -33,10 +33,12 @@ def seconds_of(search: StoredSearch) -> float | None:
 
 
 def trials_text(search: StoredSearch) -> str:
-    """Return `9/20`: the trials that have ended, of those that are planned."""
-    ended = sum(row.state in ("complete", "pruned", "failed") for row in search.rows)
-    planned = "?" if search.planned is None else str(max(search.planned, len(search.rows)))
-    return f"{ended}/{planned}"
+    """Return `9/20`: the trials that have ended, of those that are planned; cheap ones are counted apart."""
+    rows = [row for row in search.rows if row.role != "cheap"]
+    ended = sum(row.state in ("complete", "pruned", "failed") for row in rows)
+    planned = "?" if search.planned is None else str(max(search.planned, len(rows)))
+    cheap = len(search.rows) - len(rows)
+    return f"{ended}/{planned}{f' +{cheap} cheap' if cheap else ''}"
 
 
 def facts(search: StoredSearch) -> dict[str, Any]:

@@ -17,11 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dmltune.report import formatting
+from dmltune.report.fidelity_lines import fidelity_lines
 from dmltune.report.front_table import front_view
 from dmltune.report.terminal import failure_lines, grid, line
+from dmltune.report.terminal import lines as wrapped_lines
 
 if TYPE_CHECKING:
-    from dmltune.search.state import IdleParameter, Range, SearchResult
+    from dmltune.search.state import IdleParameter, Outcome, Range, SearchResult
 
 NOTHING: Mapping[str, Any] = {}
 SHOWN = 8  # trials of the winner set
@@ -52,6 +54,8 @@ def summary(
         parts += ["", line(text, "bold red")]
     parts += ["", side_by_side(result, baseline), *map(line, verdict(result, test_opened))]
     parts += front_view(result.front, rows, result.metric)
+    if cheap := fidelity_lines(result.fidelity):
+        parts += ["", *(part for text in cheap for part in wrapped_lines(text))]
     if result.idle_parameters:
         parts += ["", *(line(without_effect(found), "yellow") for found in result.idle_parameters)]
     if failed := {f"trial {row.number}": row.reason for row in rows if row.state == "failed"}:
@@ -127,7 +131,11 @@ def verdict(result: SearchResult, test_opened: bool) -> list[str]:
 
 def noise_lines(result: SearchResult) -> list[str]:
     """Return the noise, the winner's corrected score, the winner set and the lead over the baseline."""
-    found = result.verdict
+    return noise_lines_of(result.verdict)
+
+
+def noise_lines_of(found: Outcome | None) -> list[str]:
+    """Return the same of a stored search."""
     if found is None or found.noise is None:
         return []
     if found.noise == 0:

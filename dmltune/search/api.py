@@ -14,11 +14,12 @@ from dmltune.runs import closed_on_error, provenance
 from dmltune.search.budget import Plan
 from dmltune.search.earlier import points_of, store_points
 from dmltune.search.engine import END, Engine
-from dmltune.search.findings import idle_parameters, noise
+from dmltune.search.findings import fidelity_result, idle_parameters, noise
 from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
 from dmltune.search.outcome import front_of_search, outcome_of, with_model
 from dmltune.search.records import TrialRecords
+from dmltune.search.reporting import log_report
 from dmltune.search.result_run import is_complete, log_result, search_run
 from dmltune.search.session_options import SessionOptions
 from dmltune.search.state import SearchResult, SearchState, Watch
@@ -85,7 +86,9 @@ def search(
 
             stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used)
             result = _result(experiment, records, engine, locations.store, stopped)
-            return log_result(parent, result, records, workers)
+            result = log_result(parent, result, records, workers)
+    log_report(locations, result)
+    return result
 
 
 def make_plan(experiment: Experiment, trials: int | None, limits: SpendingLimits) -> Plan:
@@ -134,5 +137,6 @@ def _result(
         noise=noise(rows),
         verdict=outcome,
         front=front_of_search(engine.front(records.with_models()), state.mode),
+        fidelity=fidelity_result(engine.plan.fidelity, engine.trust(), rows),
         idle_parameters=idle_parameters(experiment.space.names, rows),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmltune.experiment import Experiment
+from dmltune.experiment.fidelity import Fidelity
 
 AUTO_SEEDS = 3  # of the reference point, in searches that are long enough
 SHARE = 0.2  # of the budget, for repetitions of the candidates
@@ -21,7 +22,8 @@ class Plan:
     """The trials of a search: `total` of them, in this order of purpose.
 
     `points` are the reference point and the sampler's proposals (with folds: their trainings), `repeats` the
-    repetitions of the candidates at the end. `noise_repeats` of the reference point come beside them.
+    repetitions of the candidates at the end. `noise_repeats` of the reference point come beside
+    them. A training at the lower `fidelity` counts as its share of a full one.
     `used` returns the share of the time or cost that is used up, and repetitions begin at 1 - `share`.
     """
 
@@ -36,6 +38,7 @@ class Plan:
     seed: int = 0
     stop_at_noise: bool = False
     against: tuple[str, ...] = ()
+    fidelity: Fidelity | None = None
     used: Callable[[], float] = _nothing_used
 
     @property
@@ -63,8 +66,21 @@ class Plan:
             seed=experiment.seed,
             stop_at_noise=experiment.stop_at_noise,
             against=experiment.objective.against,
+            fidelity=fidelity_of(experiment),
             used=used,
         )
+
+
+def fidelity_of(experiment: Experiment) -> Fidelity | None:
+    """Return the cheaper training of a validated experiment."""
+    if not experiment.fidelity:
+        return None
+    return Fidelity.of(experiment.fidelity, experiment.max_steps, experiment.data.size)
+
+
+def fidelity_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return what a cheap trial sets by dotted key; nothing without a fidelity."""
+    return dict(fidelity.settings) if (fidelity := fidelity_of(experiment)) else {}
 
 
 def _noise_repeats(seeds: int, trials: int) -> int:

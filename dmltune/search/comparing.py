@@ -26,7 +26,7 @@ from dmltune.search.stored import StoredSearch, StoredSearches
 Scores = Mapping[tuple[int, int], float]  # by seed and fold
 ABOUT_THE_SEARCH = (
     *("search", "require", "balanced", "reference_point", "baseline", "presets", "sampler"),
-    *("scheduler", "trials", "noise_seeds", "repeat_share", "stop_at_noise"),
+    *("scheduler", "trials", "noise_seeds", "repeat_share", "stop_at_noise", "fidelity"),
 )
 
 

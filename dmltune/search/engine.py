@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 from dmltune.search import expected_gain
 from dmltune.search.budget import Plan
 from dmltune.search.earlier import STARTS, EarlierPoint
-from dmltune.search.engine_trial import Decision, EngineState, EngineTrial, TrialRole
+from dmltune.search.engine_trial import Decision, EngineState, EngineTrial, TrialRole, is_identical
 from dmltune.search.front import may_be_on_front
 from dmltune.search.judged_front import judged_front
 from dmltune.search.observations import Observations, noise_of
@@ -25,7 +25,8 @@ from dmltune.search.sampling import Proposal, Proposer
 from dmltune.search.scalarisation import weights_of
 from dmltune.search.schedulers import Rule
 from dmltune.search.score_table import ScoreTable
-from dmltune.search.state import Front
+from dmltune.search.screening import Screening
+from dmltune.search.state import Front, Trust
 from dmltune.search.winners import Verdict, judge
 
 WAIT = "wait"  # nothing to start now; a trial that is running decides what is next
@@ -71,6 +72,7 @@ class Engine:
         self._replication = Replication(self.plan)
         self._observations = Observations(self.proposer.space)
         self._space_is_used_up = False
+        self.screening = Screening(self.plan.fidelity) if self.plan.fidelity else None
 
     # ---- what happened
 
@@ -79,9 +81,17 @@ class Engine:
         if trial.number not in self.trials:
             self._roles[trial.role] += 1
             self._further_folds += self._is_fold(trial)
-            if trial.is_point:
+            first = self._roles["reference"] + self._roles["search"]
+            trial.measures_fidelity = bool(
+                self.plan.fidelity and trial.is_point and first <= self.plan.fidelity.trials
+            )
+            if trial.is_point and not self._roles["cheap"]:
                 self._tried.append(trial.values)
+            elif trial.is_point or trial.role == "cheap":  # a point that is trained both ways counts once
+                self._tried += [trial.values] if trial.values not in self._tried else []
         self.trials[trial.number] = trial
+        if trial.role == "cheap":
+            return
         if trial.state != "running":
             self.rule.restore(trial)
         elif trial.steps:  # the rule is asked once more about the last validation
@@ -108,8 +118,10 @@ class Engine:
         return self._decide(trial)
 
     def _decide(self, trial: EngineTrial) -> Decision:
+        if trial.role == "cheap":
+            return "continue"
         if trial.role == "repeat":
-            return "stop" if self._is_identical(trial) else "continue"
+            return "stop" if is_identical(trial, self.trials[trial.configuration]) else "continue"
         decision = self.rule.report(trial)
         if trial.protected:
             return "continue"
@@ -119,20 +131,11 @@ class Engine:
             return "continue"
         return decision
 
-    def _is_identical(self, trial: EngineTrial) -> bool:
-        """Whether it repeats the scores of its configuration exactly: training is deterministic."""
-        original = self.trials[trial.configuration]
-        if trial.fold != original.fold or trial.seed == original.seed:
-            return False
-        known = dict(zip(original.steps, original.scores, strict=True))
-        pairs = zip(trial.steps, trial.scores, strict=True)
-        return all(known.get(step) == score for step, score in pairs)
-
     def end(self, number: int, state: EngineState) -> None:
         """A trial is over, or paused."""
         trial = self.trials[number]
         trial.state = state
-        if state != "paused" and trial.role != "repeat":
+        if state != "paused" and trial.role not in ("repeat", "cheap"):
             self.rule.end(number)
 
     # ---- what is next
@@ -140,14 +143,14 @@ class Engine:
     def next(self) -> Next:
         if found := self._promoted() or self._fixed() or self._fold():
             return found
-        if self._points_left() and (start := self._proposed()):
+        if self._points_left() and (start := self._point(self._left())):
             return start
         if found := self._promoted(closing=True):
             return found
         if start := self._repetition():
             return start
         running = any(trial.state == "running" for trial in self.trials.values())
-        if not running and self._spare() and (start := self._proposed()):
+        if not running and self._spare() and (start := self._point(self._spare())):
             return start  # repetitions would tell nothing more
         return WAIT if running else END
 
@@ -167,16 +170,44 @@ class Engine:
             return Start("baseline", Proposal({}), seed, fold)
         if len(self.trials) > 1 + self.plan.baseline + self.plan.noise_repeats:
             return None  # they were all started
-        return self._again(self._replication.of_the_noise(self.trials.values()))
+        return self._again(self._replication.of_the_noise(self._full()))
 
     def _fold(self) -> Start | None:
-        return self._again(self._replication.of_a_fold(self.trials.values())) if self._spare() else None
+        return self._again(self._replication.of_a_fold(self._full())) if self._spare() else None
+
+    def _full(self) -> Collection[EngineTrial]:
+        """Return the trials that are not cheap."""
+        if not self._roles["cheap"]:
+            return self.trials.values()
+        return [trial for trial in self.trials.values() if trial.role != "cheap"]
 
     def _points_left(self) -> bool:
-        begun = len(self._tried) + self._further_folds
-        if begun >= self.plan.points or self.plan.used() >= 1 - self.plan.share:
+        if self._left() <= 0 or self.plan.used() >= 1 - self.plan.share:
             return False
         return not (self.plan.stop_at_noise and self.gain_is_noise())
+
+    def _left(self) -> float:
+        """Return how many points of the budget were not begun."""
+        begun = self._roles["reference"] + self._roles["search"] + self._further_folds
+        return self.plan.points - begun - self._cheap_cost()
+
+    def _cheap_cost(self) -> float:
+        """Return what the cheap trials cost, in full ones."""
+        return self._roles["cheap"] * self.plan.fidelity.cost if self.plan.fidelity else 0.0
+
+    def _point(self, left: float) -> Start | None:
+        """Return a new point, the twin of one of the first, or a promising cheap one to train in full."""
+        if self.screening is None:
+            return self._proposed()
+        trials, seed, fold = self.trials.values(), self.plan.seed, self.plan.first_fold
+        if not self.screening.is_used(trials):
+            point = None if self.screening.trust(trials) else self.screening.twinless(trials)
+            return Start("cheap", Proposal(point.values), seed, fold) if point else self._proposed()
+        trial = self.screening.promising(trials)
+        if trial is None and self.screening.may_begin(trials, left) and (start := self._proposed()):
+            return start
+        trial = trial or self.screening.promising(trials, closing=True)
+        return Start("search", Proposal(trial.values, trial.attributes), seed, fold) if trial else None
 
     def _is_fold(self, trial: EngineTrial) -> bool:
         """Whether it trains a point on one of the further folds of `objective.folds`."""
@@ -195,7 +226,8 @@ class Engine:
             self._space_is_used_up = True
             return None
         self.attributes = {**self.attributes, **proposal.study_attributes}
-        return Start("search", proposal, self.plan.seed, self.plan.first_fold)
+        cheap = self.screening is not None and self.screening.is_used(self.trials.values())
+        return Start("cheap" if cheap else "search", proposal, self.plan.seed, self.plan.first_fold)
 
     def _told(self) -> list[FrozenTrial]:
         """Return what the sampler is told; with costs another weighting of the objectives each time."""
@@ -206,7 +238,7 @@ class Engine:
 
     def _first_of_earlier(self, tried: Sequence[Mapping[str, Any]]) -> Proposal | None:
         """Return one of the best points of earlier searches; they are tried first."""
-        if not self.earlier or self._roles["search"] >= STARTS:
+        if not self.earlier or len(tried) - self._roles["reference"] >= STARTS:
             return None
         untried = (point.values for point in self.earlier[: 2 * STARTS] if point.values not in tried)
         return next((Proposal(values) for values in untried), None)
@@ -216,7 +248,7 @@ class Engine:
         left = min(self._spare(), 1 + int(self.plan.share * len(self.trials)))
         if not self.plan.repeats or not left or self.plan.used() >= 1 or self._is_deterministic():
             return None
-        return self._again(self._replication.of_a_candidate(self.trials.values(), left))
+        return self._again(self._replication.of_a_candidate(self._full(), left))
 
     def _is_deterministic(self) -> bool:
         """Whether a repetition was stopped because it repeated its configuration exactly."""
@@ -224,7 +256,8 @@ class Engine:
 
     def _spare(self) -> int:
         """Return how many trials of the budget were not begun."""
-        return max(0, self.plan.total - len(self.trials))
+        full = len(self.trials) - self._roles["cheap"]
+        return max(0, int(self.plan.total - full - self._cheap_cost()))
 
     def _again(self, again: Again | None) -> Start | None:
         if again is None:
@@ -245,6 +278,10 @@ class Engine:
             return None
         noise = 0.0 if self._is_deterministic() else None
         return judged_front(self.trials, self.plan.against, noise, stored)
+
+    def trust(self) -> Trust | None:
+        """Return what is known of the cheap fidelity; None before it was measured, or without one."""
+        return self.screening.trust(self.trials.values()) if self.screening else None
 
     def noise(self) -> float | None:
         return noise_of(self.trials.values())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-TrialRole = Literal["reference", "baseline", "repeat", "search"]
+TrialRole = Literal["reference", "baseline", "repeat", "search", "cheap"]
 EngineState = Literal["running", "paused", "complete", "pruned", "failed"]
 Decision = Literal["continue", "stop", "pause"]
 
@@ -16,6 +16,7 @@ class EngineTrial:
     """Scores are those of the search times -1 where low is good: the engine always looks for the highest.
 
     A repetition (`role` "repeat") trains the configuration of trial `repeats` with another seed or fold.
+    A cheap one is a point at the lower fidelity, whose scores are compared with those of its kind alone.
     """
 
     number: int
@@ -30,6 +31,7 @@ class EngineTrial:
     projections: list[int] = field(default_factory=list)  # CCP: how many had ended at each of `steps`
     untrained: float | None = None  # the score at step 0, which says nothing about the parameters
     attributes: Mapping[str, Any] = field(default_factory=dict)  # what the sampler stored in it
+    measures_fidelity: bool = False  # a point whose full score is compared with a cheap one
     costs: Mapping[str, float] = field(
         default_factory=dict
     )  # of its model, as `objective.against` names them
@@ -52,7 +54,7 @@ class EngineTrial:
     @property
     def protected(self) -> bool:
         """Whether everything else is compared with it: such a trial is never stopped or paused."""
-        return self.role != "search"
+        return self.role != "search" or self.measures_fidelity
 
     @property
     def best(self) -> float | None:
@@ -80,3 +82,12 @@ class EngineTrial:
     def pop(self) -> tuple[int, float, int]:
         """Take back the last validation."""
         return self.steps.pop(), self.scores.pop(), self.projections.pop()
+
+
+def is_identical(repetition: EngineTrial, original: EngineTrial) -> bool:
+    """Whether a repetition has exactly the scores of its configuration: training is deterministic."""
+    if repetition.fold != original.fold or repetition.seed == original.seed:
+        return False
+    known = dict(zip(original.steps, original.scores, strict=True))
+    pairs = zip(repetition.steps, repetition.scores, strict=True)
+    return all(known.get(step) == score for step, score in pairs)

@@ -6,7 +6,8 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dmltune.search.state import IdleParameter, Noise, TrialRecord
+from dmltune.experiment.fidelity import Fidelity
+from dmltune.search.state import FidelityResult, IdleParameter, Noise, TrialRecord, Trust
 
 _ENDED = ("complete", "pruned")
 
@@ -29,6 +30,21 @@ def idle_parameters(names: Iterable[str], rows: Sequence[TrialRecord]) -> tuple[
             acted = len(having) - reasons.total()
             found.append(IdleParameter(name, acted, len(having), reasons.most_common(1)[0][0]))
     return tuple(found)
+
+
+def fidelity_result(
+    fidelity: Fidelity | None, trust: Trust | None, rows: Sequence[TrialRecord]
+) -> FidelityResult | None:
+    """Return how cheap trainings were used, with their time beside that of full ones of the same points."""
+    if fidelity is None:
+        return None
+    cheap = [row for row in rows if row.role == "cheap"]
+    points = {tuple(sorted(row.values.items())): row for row in rows if row.role in ("reference", "search")}
+    twins = [(row, points.get(tuple(sorted(row.values.items())))) for row in cheap]
+    both = [(a.seconds, b.seconds) for a, b in twins if b and a.state == b.state == "complete"]
+    whole = sum(seconds for _, seconds in both)
+    share = round(sum(seconds for seconds, _ in both) / whole, 3) if whole else None
+    return FidelityResult(dict(fidelity.settings), fidelity.cost, len(cheap), trust, share)
 
 
 def _is_reference(row: TrialRecord) -> bool:

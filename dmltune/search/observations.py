@@ -14,6 +14,7 @@ import numpy as np
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmltune.experiment.space.search_space import SearchSpace
+from dmltune.search.cheap_estimates import cheap_only, estimates_of_cheap
 from dmltune.search.earlier import EarlierPoint, moved
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.extrapolation import Estimate, Floats, clipped, final_estimates
@@ -59,6 +60,7 @@ class Observations:
 
         With `weights` for the score and the costs `against` it, a value is that of scalarisation.py.
         """
+        every, trials = trials, [trial for trial in trials if trial.role != "cheap"]
         considered = self._considered([trial for trial in trials if trial.role in ("search", "reference")])
         noise = noise_of(trials)
         if noise is None:
@@ -70,6 +72,9 @@ class Observations:
         for number, (mean, count) in _means_of_repeated(trials).items():
             if number in estimates:
                 estimates[number] = Estimate(mean, noise / math.sqrt(count))
+        if len(every) > len(trials):
+            estimates |= estimates_of_cheap(every, estimates, noise)
+            considered = [*considered, *cheap_only(every)]
         if weights is not None:
             known_costs = {t.number: costs for t in considered if (costs := costs_of(t, against)) is not None}
             estimates = scalarised(estimates, known_costs, weights)

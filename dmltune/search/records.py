@@ -22,6 +22,7 @@ from dmltune.runs import TrackedRun, data_inputs, training_params
 from dmltune.search import restoring
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.known_costs import KnownCosts
+from dmltune.search.run_contents import figures_of_end, tags_of, trained_experiment
 from dmltune.search.sampling import Proposal, as_template
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord, TrialRole, Watch
 from dmltune.search.stored_models import StoredModels
@@ -164,11 +165,7 @@ class TrialRecords:
             metric=self.state.metric,
             run_name=f"{self.state.name}-{number:04d}{suffix}",
             params=training_params(trained),
-            about={
-                **self._about,
-                tags.SEED: trained.seed,
-                tags.SEARCHED: ", ".join(self.experiment.space.names),
-            },
+            about={**self._about, **tags_of(self.experiment, trained, record)},
             parent=self.parent,
             inputs=data_inputs(trained, str(self._about.get(tags.DATA, "")).partition(":")[2]),
         )
@@ -179,15 +176,7 @@ class TrialRecords:
 
     def experiment_of(self, record: TrialRecord) -> Experiment:
         """Return what a trial trains."""
-        if record.role == "repeat":
-            original = self.experiment_of(self.state.rows[record.repeats or 0])
-            changed = {"seed": record.seed, "fold": record.fold}
-            return original.with_values({key: v for key, v in changed.items() if v is not None})
-        if record.role != "baseline":
-            return self.experiment.point(record.values, validated=True)
-        baseline = self.experiment.baseline_experiment()
-        assert baseline is not None
-        return baseline
+        return trained_experiment(self.experiment, record, self.state.rows)
 
     def progress(self, number: int, report: TrialReport, experiment: Experiment) -> None:
         """Write one validation. A step that is written already is not written again."""
@@ -207,6 +196,7 @@ class TrialRecords:
             self._note_projections(number, report)
         record.step, record.max_steps = report.step, report.max_steps
         record.score, record.best, record.metrics = report.score, report.best_score, dict(report.metrics)
+        record.best_step = report.best_step
         record.idle = {name: why for name, why in report.idle.items() if name in record.values}
         self._show("progress", record)
 
@@ -251,8 +241,8 @@ class TrialRecords:
         else:
             record.state, record.reason = "pruned", why_stopped
         idle = "\n".join(f"{name}: {why}" for name, why in record.idle.items())
-        last: dict[str, Any] = {"step": record.step, "best": record.best}
         images = run.log_images(self.trial_folder(number) / "images")
+        last = figures_of_end(run, record, self.study.trial(number), self.state.mode)
         last["labels"] = images | ({tags.IDLE: idle} if idle else {})
         if record.state == "failed":
             run.fail(record.reason, report.details if report else "", **last)
@@ -261,8 +251,12 @@ class TrialRecords:
             run.end(record.state, record.reason, **last)
         stored = ("reason", "seconds", "metrics", "idle")
         self.study.set_attributes(number, {name: getattr(record, name) for name in stored})
+        state = restoring.STUDY_STATES[record.state]
         score = record.best if record.state == "complete" else None
-        self.study.finish(number, restoring.STUDY_STATES[record.state], score)
+        if record.role == "cheap" and score is not None:
+            self.study.set_attributes(number, {restoring.CHEAP_SCORE: score})
+            state, score = TrialState.PRUNED, None
+        self.study.finish(number, state, score)
         del self._sessions[number]
         shutil.rmtree(self.trial_folder(number), ignore_errors=True)
         self._show("finished", record)

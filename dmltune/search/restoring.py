@@ -14,6 +14,7 @@ from dmltune.search.state import TrialState as RecordState
 
 PAUSED = "paused"  # user attribute of a trial that waits for its promotion; it is RUNNING in the study
 COSTS = "costs"  # user attribute: what the model of a trial costs, as `objective.against` names it
+CHEAP_SCORE = "cheap_score"  # user attribute of a complete cheap trial, which is PRUNED in the study
 PROJECTIONS = "projections"  # user attribute: how many projections had ended, by step
 STATES: dict[TrialState, RecordState] = {
     TrialState.COMPLETE: "complete",
@@ -38,7 +39,7 @@ def record_of(trial: FrozenTrial, mode: str) -> TrialRecord:
         number=trial.number,
         role=attributes.get("role", "search"),
         values=values_of(trial),
-        state="paused" if is_paused(trial) else STATES.get(trial.state, "interrupted"),
+        state="paused" if is_paused(trial) else _state_of(trial),
         step=last,
         max_steps=int(attributes.get("max_steps", 0)),
         score=scores.get(last),
@@ -52,7 +53,14 @@ def record_of(trial: FrozenTrial, mode: str) -> TrialRecord:
         fold=attributes.get("fold"),
         repeats=attributes.get("repeats"),
         costs=dict(attributes.get(COSTS, {})),
+        best_step=min((step for step, score in scores.items() if score == best), default=None),
     )
+
+
+def _state_of(trial: FrozenTrial) -> RecordState:
+    """Return the state of a trial; a cheap one has no value in the study, where it would be the best."""
+    cheap = trial.state == TrialState.PRUNED and CHEAP_SCORE in trial.user_attrs
+    return "complete" if cheap else STATES.get(trial.state, "interrupted")
 
 
 def is_paused(trial: FrozenTrial) -> bool:
@@ -73,7 +81,7 @@ def engine_trial_of(trial: FrozenTrial, sign: int, seed: int, fold: int) -> Engi
         seed=int(attributes.get("seed", seed)),
         fold=int(attributes.get("fold", fold)),
         repeats=attributes.get("repeats", 0 if role == "repeat" else None),
-        state="paused" if is_paused(trial) else _ENGINE_STATES.get(trial.state, "running"),
+        state=_engine_state(trial),
         attributes=trial.system_attrs,
         costs=dict(attributes.get(COSTS, {})),
     )
@@ -82,6 +90,12 @@ def engine_trial_of(trial: FrozenTrial, sign: int, seed: int, fold: int) -> Engi
         if math.isfinite(score):
             known.add(step, sign * score, int(projections.get(str(step), 0)))
     return known
+
+
+def _engine_state(trial: FrozenTrial) -> EngineState:
+    if is_paused(trial):
+        return "paused"
+    return "complete" if _state_of(trial) == "complete" else _ENGINE_STATES.get(trial.state, "running")
 
 
 def ended_projections(metrics: Mapping[str, float]) -> int:

@@ -20,6 +20,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from dmltune.experiment import Experiment
+from dmltune.report.fidelity_lines import trust_message
+from dmltune.search.budget import fidelity_settings
 from dmltune.search.engine import END, Continue, Engine, Start
 from dmltune.search.engine_trial import Decision, EngineTrial
 from dmltune.search.records import TrialRecords
@@ -178,7 +180,10 @@ class StudySearcher(Searcher):
         own: dict[str, Any] = {}
         if start.role == "repeat":
             own = {"seed": start.seed, "fold": start.fold, "repeats": start.repeats}
-        record = self._records.open(start.role, start.proposal, self._experiment.max_steps, **own)
+        steps = self._experiment.max_steps
+        if start.role == "cheap":
+            steps = fidelity_settings(self._experiment).get("max_steps", steps)
+        record = self._records.open(start.role, start.proposal, steps, **own)
         self._engine.add(
             EngineTrial(
                 record.number,
@@ -195,7 +200,10 @@ class StudySearcher(Searcher):
     def _close(self, number: int, why: str) -> None:
         state = self._records.close(number, why).state
         assert state in ("complete", "failed", "pruned")
+        before = self._engine.trust()
         self._engine.end(number, state)
+        if (trust := self._engine.trust()) is not None and before is None:
+            self._records.message(trust_message(trust))
 
 
 class EngineScheduler(FIFOScheduler):

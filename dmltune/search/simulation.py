@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dmltune.errors import UserError
+from dmltune.experiment.fidelity import Fidelity
+from dmltune.experiment.problems import Problem
 from dmltune.search import samplers, schedulers
 from dmltune.search.budget import SHARE, Plan
 from dmltune.search.engine import END, WAIT, Continue, Engine, Start
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.sampling import Proposer
 from dmltune.search.simulated_space import SimulatedSpace, simulated_space
-from dmltune.search.state import Front
+from dmltune.search.state import Front, Trust
 from dmltune.search.winners import Verdict
 
-Curve = Callable[[dict[str, Any], int], tuple[Sequence[float], float]]
+Curve = Callable[..., tuple[Sequence[float], float]]  # of values and seed, and of `fidelity` for cheap trials
 Event = tuple[float, int, dict[str, Any], int, float]  # time, trial, values, step, score
 UNLIMITED = 10**9  # trials, when only the time is limited
 _OPTIONS = {
@@ -30,6 +32,7 @@ _OPTIONS = {
     "repeat_share": SHARE,
     "stop_at_noise": False,
     "against": None,
+    "fidelity": None,
 }
 
 
@@ -43,6 +46,7 @@ class Simulated:
     seconds: float  # when the last worker had finished
     _sign: int = field(repr=False)
     _front: Front | None = field(default=None, repr=False)
+    fidelity: Trust | None = None  # the rank correlation of cheap scores with full ones
 
     @property
     def winner(self) -> dict[str, Any] | None:
@@ -91,12 +95,13 @@ def simulate(
     and the seconds per step; a score that is not finite ends the trial as failed. It ends after `trials`
     trials or after `seconds`. Options: `require`, `reference_point`, `balanced`, `noise_seeds`,
     `repeat_share`, `stop_at_noise`, as in YAML; `against`, a mapping of names to functions that return a cost
-    of the values, asks for the front of the score and these costs.
+    of the values, asks for the front of the score and these costs; `fidelity`, as in YAML, for cheap trials,
+    whose curve is `curve(values, seed, fidelity=settings)`.
     """
     given = _validated(locals())
     space = simulated_space(search, given["require"], given["reference_point"], given["balanced"])
     clock = _Clock(seconds)
-    plan = _plan(given, space, clock, trials, seed)
+    plan = _plan(given, space, clock, trials, seed, max_steps)
     chosen = samplers.load(**_named(sampler))
     length = trials or 40
     proposer = Proposer(space, lambda number: chosen.build(length, number), "max", seed)
@@ -116,7 +121,9 @@ def simulate(
     for trial in engine.trials.values():
         if trial.state == "paused":
             engine.end(trial.number, "pruned")
-    return Simulated(run.events, engine.verdict(), engine.trials, clock.now, run.sign, engine.front())
+    return Simulated(
+        run.events, engine.verdict(), engine.trials, clock.now, run.sign, engine.front(), engine.trust()
+    )
 
 
 def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,8 +150,17 @@ def _named(component: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plan(
-    options: Mapping[str, Any], space: SimulatedSpace, clock: _Clock, trials: int | None, seed: int
+    options: Mapping[str, Any],
+    space: SimulatedSpace,
+    clock: _Clock,
+    trials: int | None,
+    seed: int,
+    max_steps: int,
 ) -> Plan:
+    try:
+        fidelity = Fidelity.of(options["fidelity"], max_steps) if options["fidelity"] else None
+    except Problem as problem:
+        raise UserError(f"simulate: {problem}") from None
     total = UNLIMITED if trials is None else trials
     repeats = int(options["repeat_share"] * total)
     return Plan(
@@ -156,6 +172,7 @@ def _plan(
         seed=seed,
         stop_at_noise=options["stop_at_noise"],
         against=tuple(options["against"] or ()),
+        fidelity=fidelity,
         used=clock.used,
     )
 
@@ -177,6 +194,7 @@ class _Job:
     scores: Sequence[float]
     seconds_per_step: float
     step: int
+    last: int  # step of the training
 
 
 @dataclass
@@ -223,14 +241,19 @@ class _Run:
             )
             trial.costs = {name: float(cost(dict(trial.values))) for name, cost in self.against.items()}
             self.engine.add(trial)
-        scores, seconds_per_step = self.curve(dict(trial.values), trial.seed)
+        last, settings = self.max_steps, {}
+        if trial.role == "cheap" and (fidelity := self.engine.plan.fidelity):
+            settings = {"fidelity": dict(fidelity.settings)}
+            last = fidelity.settings.get("max_steps", last)
+        scores, seconds_per_step = self.curve(dict(trial.values), trial.seed, **settings)
         if not seconds_per_step > 0:
             raise UserError(f"the curve's seconds per step must be above 0; got {seconds_per_step}")
-        return _Job(trial.number, scores, seconds_per_step, trial.steps[-1] if trial.steps else 0)
+        step = trial.steps[-1] if trial.steps else 0
+        return _Job(trial.number, scores, seconds_per_step, step, min(last, len(scores)))
 
     def _steps(self, job: _Job) -> int:
         """Return the step of the next validation."""
-        return min(self.max_steps, len(job.scores), job.step + self.validate_every)
+        return min(job.last, job.step + self.validate_every)
 
     def _end_of(self, job: _Job) -> float:
         return self.clock.now + (self._steps(job) - job.step) * job.seconds_per_step
@@ -245,7 +268,7 @@ class _Run:
             return False
         self.events.append((self.clock.now, job.number, dict(trial.values), job.step, score))
         decision = self.engine.report(job.number, job.step, self.sign * score)
-        if job.step >= min(self.max_steps, len(job.scores)):
+        if job.step >= job.last:
             self.engine.end(job.number, "complete")
         elif decision == "continue":
             return True

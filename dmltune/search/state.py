@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-TrialRole = Literal["reference", "baseline", "repeat", "search"]
+TrialRole = Literal["reference", "baseline", "repeat", "search", "cheap"]
 TrialState = Literal["running", "paused", "complete", "pruned", "failed", "interrupted"]
 
 
@@ -35,6 +35,12 @@ class TrialRecord:
     fold: int | None = None  # likewise
     repeats: int | None = None  # the trial whose configuration a repetition trains
     costs: dict[str, float] = field(default_factory=dict)  # what `objective.against` names
+    best_step: int | None = None  # of the best validation; 0: the network before training
+
+    @property
+    def untrained(self) -> bool:
+        """Whether training made nothing better: the stored model is the network before its first step."""
+        return self.state == "complete" and self.best_step == 0
 
 
 @dataclass
@@ -77,7 +83,8 @@ class SearchState:
 
     def seconds_left(self) -> float | None:
         """Estimate from finished trials and the share of steps that running ones have done; None at first."""
-        ended = [row for row in self.rows.values() if row.state in ("complete", "pruned") and row.seconds > 0]
+        full = [row for row in self.rows.values() if row.role != "cheap"]
+        ended = [row for row in full if row.state in ("complete", "pruned") and row.seconds > 0]
         running = [row for row in self.rows.values() if row.state == "running"]
         rates = [row.seconds / (row.step / row.max_steps) for row in running if row.step and row.max_steps]
         lengths = [row.seconds for row in ended] or rates
@@ -86,7 +93,7 @@ class SearchState:
             return limit
         usual = sum(lengths) / len(lengths)
         under_way = [max(0.0, usual - row.seconds) for row in running]
-        waiting = max(0, self.trials_planned - len(self.rows))
+        waiting = max(0, self.trials_planned - len(full))
         left = (sum(under_way) + waiting * usual) / max(1, self.concurrent)
         left = max(left, max(under_way, default=0.0))
         return left if limit is None else min(left, limit)
@@ -163,6 +170,34 @@ class Front:
 
 
 @dataclass(frozen=True)
+class Trust:
+    """What the first points say about a cheap fidelity: the rank correlation with full scores, and its 90 %
+    interval."""
+
+    pairs: int
+    correlation: float
+    low: float
+    high: float
+    threshold: float
+    trusted: bool
+
+
+@dataclass(frozen=True)
+class FidelityResult:
+    """How the cheap trainings of a search were used. `cost` is that of one as a share of a full training.
+
+    `trust` is None when the search ended before the first points were measured; `measured_cost` is the share
+    of time that the cheap trainings of these have taken.
+    """
+
+    settings: dict[str, Any]
+    cost: float
+    cheap_trials: int
+    trust: Trust | None
+    measured_cost: float | None = None
+
+
+@dataclass(frozen=True)
 class IdleParameter:
     """A searched parameter that acted in less than half of the `trials` that had it."""
 
@@ -194,6 +229,7 @@ class SearchResult:
     noise: Noise | None = None
     verdict: Outcome | None = None
     front: Front | None = None
+    fidelity: FidelityResult | None = None
     idle_parameters: tuple[IdleParameter, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -151,6 +151,8 @@ class StoredSearch:
             if baseline is None:
                 raise UserError(f"trial {record.number} of '{self.name}' is a baseline that its space lacks")
             experiment = baseline
+        elif record.role == "cheap":
+            experiment = self.experiment.cheap_point(record.values)
         else:
             experiment = self.experiment.point(record.values)
         own = {"seed": record.seed, "fold": record.fold}

@@ -26,7 +26,7 @@ class StoredModels:
         A repetition may show that a configuration is the best one: what is trained again has a model, its
         own or that of its first repetition.
         """
-        if record.state != "complete":
+        if record.state != "complete" or record.role == "cheap":
             return
         self._state.put(record)
         rows = self._state.rows.values()

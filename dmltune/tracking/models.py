@@ -11,7 +11,6 @@ import json
 import logging
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,10 +45,13 @@ class RunModels(Connection):
         name: str = MODEL,
         params: Mapping[str, Any] | None = None,
         validated_on: DataInput | None = None,
+        stamps: Mapping[int, int] | None = None,
     ) -> str:
         """Store the files of a trained embedder (safetensors and JSON, no pickle); return the model's id.
 
-        The metrics in its model.json become metrics of the model on `validated_on`.
+        The metrics in its model.json become metrics of the model on `validated_on`. The run has them already:
+        with the time stamps that they have there, by step, no point of its curves is doubled. Those of a step
+        without a stamp, of an earlier session, are left out.
         """
         about = _described(folder / DESCRIPTION)
         experiment_id = self.client.get_run(run_id).info.experiment_id
@@ -70,13 +72,23 @@ class RunModels(Connection):
             self.client.log_model_artifacts(model_id, str(files))
         self.client.finalize_logged_model(model_id, "READY")
         step = int(about.get("step", 0))
-        self.client.log_outputs(run_id, [LoggedModelOutput(model_id, step)])
-        self._log_figures(run_id, model_id, step, about.get("validation", {}), validated_on)
+        self._link(run_id, model_id, step)
+        figures, stamp = about.get("validation", {}), (stamps or {}).get(step)
+        data = (validated_on.name, validated_on.digest) if validated_on else (None, None)
+        rows = [Metric(key, value, stamp, step, model_id, *data) for key, value in figures.items() if stamp]
+        self.client.log_batch(run_id, metrics=rows, tags=_model_tags(tags.STORED, model_id))
         return model_id
 
     def link_model(self, run_id: str, model_run: str, step: int) -> None:
         """Show the model of `model_run` as a result of this run too."""
         if model_id := self.model_id(model_run):
+            self._link(run_id, model_id, step)
+
+    def _link(self, run_id: str, model_id: str, step: int) -> None:
+        """Note that the run made the model, once: MLflow refuses to note it twice."""
+        outputs = self.client.get_run(run_id).outputs
+        known = {each.model_id for each in outputs.model_outputs} if outputs else set()
+        if model_id not in known:
             self.client.log_outputs(run_id, [LoggedModelOutput(model_id, step)])
 
     def drop_model(self, run_id: str) -> None:
@@ -188,14 +200,6 @@ class RunModels(Connection):
             [experiment_id], filter_string=f"source_run_id = '{run_id}'", max_results=1
         )
         return str(found[0].model_id) if found else ""
-
-    def _log_figures(
-        self, run_id: str, model_id: str, step: int, figures: Mapping[str, float], on: DataInput | None
-    ) -> None:
-        now = int(time.time() * 1000)
-        data = (on.name, on.digest) if on else (None, None)
-        metrics = [Metric(key, value, now, step, model_id, *data) for key, value in figures.items()]
-        self.client.log_batch(run_id, metrics=metrics, tags=_model_tags(tags.STORED, model_id))
 
     def delete_model(self, run: Run) -> None:
         """Delete the run's model, its registered versions included."""

@@ -141,8 +141,8 @@ class Tracker(RunFiles, RunModels):
         data: DataInput | None = None,
         model_id: str = "",
         labels: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Log the finite ones of `metrics` at `step`, and tags, in one call.
+    ) -> int:
+        """Log the finite ones of `metrics` at `step`, and tags, in one call; return their time stamp.
 
         With a `model_id` they are metrics of that model too, measured on `data`.
         """
@@ -151,6 +151,7 @@ class Tracker(RunFiles, RunModels):
         rows = [Metric(k, float(v), now, step, *model) for k, v in metrics.items() if math.isfinite(v)]
         if rows or labels:
             self.client.log_batch(run_id, metrics=rows, tags=_run_tags(labels or {}))
+        return now
 
     def logged_steps(self, run_id: str, metric: str) -> set[int]:
         return {int(point.step) for point in self.client.get_metric_history(run_id, metric)}
@@ -175,10 +176,12 @@ class Tracker(RunFiles, RunModels):
         step: int = 0,
         metrics: Mapping[str, float] | None = None,
         labels: Mapping[str, Any] | None = None,
+        data: DataInput | None = None,
+        model_id: str = "",
     ) -> None:
         """End the run, with last metrics. Its state, and why it failed or was stopped, become tags."""
         state_labels = {tags.STATE: state, tags.REASON: reason, **(labels or {})}
-        self.log(run_id, step, metrics or {}, labels=state_labels)
+        self.log(run_id, step, metrics or {}, data=data, model_id=model_id, labels=state_labels)
         self.client.set_terminated(run_id, status=_STATUS[state])
 
     def close_stale(self) -> int:

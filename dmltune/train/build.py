@@ -257,7 +257,10 @@ def validate_experiment(
         )
     require_setup(experiment, locations)
     root = locations.absolute_root
-    for run in (experiment.reference_experiment(), experiment.baseline_experiment()):
+    runs = [experiment.reference_experiment(), experiment.baseline_experiment()]
+    if experiment.fidelity:
+        runs.append(experiment.cheap_point(experiment.space.reference_point))
+    for run in runs:
         if run is not None:
             feed = build_feed(run, root, world=workers, cache="none" if planning else None)
             try:

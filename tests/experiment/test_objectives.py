@@ -24,6 +24,20 @@ Message = Callable[..., str]
             "objective: {against: [parameters]}\nstop_at_noise: true",
             "stop_at_noise looks at the best score alone, and objective.against at a front. Use one of them.",
         ),
+        ("fidelity: {max_step: 9}", "unknown key 'max_step' in fidelity; did you mean 'max_steps'?"),
+        (
+            "fidelity: {trials: 4}",
+            "fidelity has no setting that makes a training cheaper. Add 'max_steps: …'",
+        ),
+        ("fidelity: {max_steps: 100, trials: 3}", "fidelity.trials must be 4 to 100; got 3."),
+        ("fidelity: {max_steps: 100, threshold: high}", "fidelity.threshold must be a number; got the text"),
+        ("fidelity: {max_steps: 100000000}", "fidelity costs as much as a full training. Lower max_steps or"),
+        ("fidelity: {data.size: 1}", "fidelity: data.size must be at least 8; got 1."),
+        ("fidelity: {data: {size: 64}}", "fidelity takes dotted keys. Write 'data.size: …'."),
+        (
+            "objective: {against: [parameters]}\nfidelity: {max_steps: 100}",
+            "fidelity chooses points by their cheap score alone, and objective.against does not allow that.",
+        ),
     ],
 )
 def test_a_wrong_objective_is_told(message: Message, text: str, expected: str) -> None:

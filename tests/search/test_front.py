@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import cut_searches
 
 from dmltune.errors import UserError
 from dmltune.search import samplers, schedulers
 from dmltune.search.budget import Plan
-from dmltune.search.engine import END, Continue, Engine, Start
+from dmltune.search.engine import Engine
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.extrapolation import Estimate
 from dmltune.search.front import Placed, front_of, hypervolume, knee_of, may_be_on_front
@@ -173,38 +172,17 @@ def test_the_winner_is_on_the_front_and_there_is_none_without_costs() -> None:
 def test_a_search_that_is_built_again_proposes_the_same() -> None:
     space = simulated_space(SPACE)
 
-    def engine(attributes: Mapping[str, Any] = MappingProxyType({})) -> Engine:
+    def make(attributes: Mapping[str, Any]) -> Engine:
         proposer = Proposer(space, lambda seed: samplers.load("gp").build(12, seed), "max", 0)
         rule = schedulers.load("promote").build(schedulers.Budget(9, 1))
         return Engine(Plan(points=9, repeats=2, against=("parameters",)), rule, proposer, attributes)
 
-    def run(cut: bool) -> list[Any]:
-        current = engine()
-        while (found := current.next()) != END:
-            assert isinstance(found, Start | Continue)
-            if isinstance(found, Start):
-                trial = EngineTrial(
-                    len(current.trials),
-                    found.role,
-                    dict(found.proposal.values),
-                    found.seed,
-                    found.fold,
-                    found.repeats,
-                    attributes=found.proposal.trial_attributes,
-                )
-                current.add(trial)
-                current.note_costs(trial.number, {"parameters": float(trial.values["width"])})
-            else:
-                trial = current.trials[found.number]
-            scores, decision = curve(dict(trial.values), trial.seed)[0], "continue"
-            while decision == "continue" and (step := len(trial.steps)) < 9:
-                decision = current.report(trial.number, step + 1, scores[step])
-            end = {"continue": "complete", "stop": "pruned", "pause": "paused"}[decision]
-            current.end(trial.number, end)  # type: ignore[arg-type]
-            if cut:
-                old, current = current, engine(current.attributes)
-                for trial in copy.deepcopy(list(old.trials.values())):
-                    current.add(trial)
-        return [(t.values, t.state, t.scores) for t in current.trials.values()]
+    def scores_of(trial: EngineTrial) -> list[float]:
+        return curve(dict(trial.values), trial.seed)[0]
 
-    assert run(cut=True) == run(cut=False)
+    def prepare(engine: Engine, trial: EngineTrial) -> None:
+        engine.note_costs(trial.number, {"parameters": float(trial.values["width"])})
+
+    undisturbed, cut = (cut_searches.run(make, scores_of, cut, prepare) for cut in (False, True))
+    assert cut == undisturbed
+    assert len({row[2] for row in cut}) > 1

@@ -118,6 +118,34 @@ def test_the_models_of_a_front_are_stored_with_its_rivals(tmp_path: Path) -> Non
     assert [trial.costs for trial in resumed.engine_trials()] == [{"parameters": size} for _, size in rows]
 
 
+def test_a_cheap_trial_is_no_trial_with_a_value_and_leaves_no_model(tmp_path: Path) -> None:
+    experiment = load_experiment("glyphs-ccp", ["fidelity={max_steps: 80}"])
+    records = open_records(tmp_path, experiment=experiment)
+    run_trial(records, 0.3)
+    record = records.open("cheap", REFERENCE, 10)
+    write_model(records, record.number)
+    records.progress(record.number, report_of(0.9), EXPERIMENT)
+    assert records.close(record.number, "").state == "complete"
+    assert stored_models(records) == {0}
+    trials = records.trials()
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.PRUNED]
+    assert trials[1].value is None  # Optuna's best trial is the full one
+    run = tracker_of(records).client.get_run(record.run_id)
+    assert run.data.metrics["cheap_best_map_at_r"] == 0.9
+    assert "best_map_at_r" not in run.data.metrics
+    assert (run.data.tags[tags.ROLE], run.data.tags[tags.FIDELITY]) == ("cheap", "max_steps=80")
+    assert run.data.params["max_steps"] == "80"
+    resumed = open_records(tmp_path, experiment=experiment)
+    assert resumed.state.rows == records.state.rows
+    assert [(trial.role, trial.score) for trial in resumed.engine_trials()] == [
+        ("reference", 0.3),
+        ("cheap", 0.9),
+    ]
+    best = resumed.state.best_row("reference", "search")
+    assert best is not None
+    assert best.number == 0
+
+
 def test_a_trial_whose_model_is_gone_is_an_error_and_never_complete(tmp_path: Path) -> None:
     records = open_records(tmp_path)
     record = records.open("reference", REFERENCE, 10)

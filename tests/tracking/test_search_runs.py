@@ -99,6 +99,10 @@ def test_stored_models_are_ready_have_their_figures_and_hold_no_pickle(
         scores = {metric.key: metric for metric in model.metrics}
         assert scores["map_at_r"].value == run.data.metrics["best_map_at_r"]
         assert scores["map_at_r"].dataset_name == "glyphs/fold0/validation"
+        assert scores["best_map_at_r"].value == run.data.metrics["best_map_at_r"]
+        for key in ("map_at_r", "precision_at_1"):  # no point is there twice
+            steps = [point.step for point in tracker.client.get_metric_history(run.info.run_id, key)]
+            assert steps == [0, 4, 8]
     files = [file for file in (store / "artifacts" / "glyphs-ccp" / "models").rglob("*") if file.is_file()]
     assert {"MLmodel", "model.safetensors", "input_example.json"} <= {file.name for file in files}
     for file in files:

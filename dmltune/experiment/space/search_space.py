@@ -16,7 +16,7 @@ from dmltune.experiment.space.parameter import Parameter, parse_ranges, same
 
 NOT_OF_A_RUN = (
     *("search", "require", "reference_point", "baseline", "balanced"),
-    *("presets", "sampler", "scheduler"),
+    *("fidelity", "presets", "sampler", "scheduler"),
 )
 
 
