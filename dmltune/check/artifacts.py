@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dmltune.check.document import CheckDocument
 from dmltune.check.parsing import read_stored
 from dmltune.check.plan import CheckPlan, CheckRequest, stored_digest
 from dmltune.core.checkpoint import replace_file
 from dmltune.ledger import FILE, Ledger, LedgerEntry, to_lines
-from dmltune.store import Store
+from dmltune.store import Store, without_password
 from dmltune.tracking import DataInput, Tracker
 
-DOCUMENT, PAGE = "check.json", "report.html"
+DOCUMENT, PAGE, GALLERY = "check.json", "report.html", "gallery.json"
+LOCAL_UI = "http://127.0.0.1:5000"  # `dmltune ui --port 5000`
 
 
 def finished_document(folder: Path, plan: CheckPlan) -> CheckDocument | None:
@@ -68,10 +71,32 @@ def write(document: CheckDocument, folder: Path, tracker: Tracker, run_id: str |
 
     write_openings(document, folder, tracker, run_id)
     replace_file(folder / DOCUMENT, json.dumps(document.to_dict(), indent=1).encode())
-    page = write_page(document, folder)
+    runs = runs_address(tracker, run_id) if run_id else ""
+    page = write_page(document, folder, read_gallery(folder), runs)
     if run_id:
         tracker.log_file(run_id, folder / DOCUMENT)
         tracker.log_file(run_id, page)
+
+
+def runs_address(tracker: Tracker, run_id: str) -> str:
+    """Return the address of the pages of runs beside this one: the server's, or that of `dmltune ui`."""
+    uri = without_password(tracker.client.tracking_uri)
+    address = uri.rstrip("/") if uri.startswith("http") else LOCAL_UI
+    return f"{address}/#/experiments/{tracker.client.get_run(run_id).info.experiment_id}/runs/"
+
+
+def write_gallery(gallery: Mapping[str, Any], folder: Path) -> None:
+    """Store the pictures beside the check, so that its page can be written again without the test images."""
+    replace_file(folder / GALLERY, json.dumps(gallery).encode())
+
+
+def read_gallery(folder: Path) -> dict[str, Any] | None:
+    """Return the stored pictures; None without any, or when they are damaged."""
+    try:
+        tree = json.loads((folder / GALLERY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return tree if isinstance(tree, dict) else None
 
 
 def write_openings(document: CheckDocument, folder: Path, tracker: Tracker, run_id: str | None) -> None:

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from dmltune.check.clusterings import stored_clustering
-from dmltune.check.document import ClassConfusion, ClassScores, DistanceHistogram, ModelResult
+from dmltune.check.document import CheckDocument, ClassConfusion, ClassScores, DistanceHistogram, ModelResult
 from dmltune.check.plan import CheckPlan, PlannedModel
 from dmltune.core import retrieval
 from dmltune.data.images import ImageSet
+from dmltune.report.check_sentences import main_of
 from dmltune.train.measurement import read_measurement
+from dmltune.train.page_gallery import gallery
 from dmltune.train.run_series import RunSeries
 
 TOP = 20  # confusions of a configuration
@@ -115,3 +117,14 @@ def summed_histogram(histograms: Sequence[Mapping[str, Any]]) -> DistanceHistogr
     return DistanceHistogram(
         tuple(edges.tolist()), tuple(counts["positive"].tolist()), tuple(counts["negative"].tolist())
     )
+
+
+def gallery_of(document: CheckDocument, series: RunSeries, images: ImageSet) -> dict[str, Any] | None:
+    """Return what the first model of the main configuration retrieves on the test classes."""
+    main = main_of(document)
+    if main is None or not main.models:
+        return None
+    member = main.models[0].member
+    tensors, _ = read_measurement(series.member_folder(member), "emb")
+    name = f"The {main.name} ({member})"
+    return gallery(tensors["emb"], images, range(len(images)), "test", name)

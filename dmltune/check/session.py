@@ -16,6 +16,7 @@ from typing import Any
 from dmltune import tags
 from dmltune.check import artifacts
 from dmltune.check.document import CheckDocument
+from dmltune.check.measured_models import gallery_of
 from dmltune.check.measurements import measured
 from dmltune.check.plan import ROLE, CheckPlan, CheckRequest, PreparedCheck
 from dmltune.check.progress import CheckProgress
@@ -112,6 +113,9 @@ class _Session:
                 else:
                     with torch_threads(threads_of(usable_cores())):
                         document = measured(document, plan, series, opened.images, request.search, self.log)
+                        pictures = gallery_of(document, series, opened.images)
+                    if pictures:
+                        artifacts.write_gallery(pictures, folder)
                     artifacts.log_figures(document, series.tracker, series.parent.run_id)
                 artifacts.write(document, folder, series.tracker, series.parent.run_id)
         series.close(CONTINUES if stopped else "")

@@ -17,7 +17,7 @@ from dmltune.errors import UserError, nearest, readable
 
 COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
-    *("runs", "best", "compare", "export-config", "importance", "resume", "stop", "rm"),
+    *("runs", "best", "report", "compare", "export-config", "importance", "resume", "stop", "rm"),
     *("data", "weights", "store", "reproduce", "ui", "doctor", "submit"),
 )
 

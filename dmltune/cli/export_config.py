@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.best import add_search, winner_of
 from dmltune.cli.output import Output
 from dmltune.cli.parser import LARGEST, Parser, add_format, add_store
 from dmltune.errors import UserError, readable
-
-if TYPE_CHECKING:
-    from dmltune.experiment import Experiment
-    from dmltune.search.state import TrialRecord
-    from dmltune.search.stored import StoredSearch
 
 SUMMARY = "write a winner's configuration as YAML, for `dmltune train`"
 EXAMPLES = """\
@@ -22,11 +16,6 @@ EXAMPLES = """\
   dmltune export-config demo --trial 0              the reference point, on standard output
   dmltune export-config demo -f json
 """
-# what a search alone reads, and what has no value
-LEFT_OUT = (
-    *("search", "require", "balanced", "reference_point", "baseline", "presets", "sampler"),
-    *("scheduler", "trials", "noise_seeds", "repeat_share", "stop_at_noise", "fidelity", "about"),
-)
 
 
 def add_arguments(parser: Parser) -> None:
@@ -44,6 +33,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
+    from dmltune.search.exporting import training_tree, yaml_of
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
@@ -68,23 +58,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
     else:
         out.show(f"{args.out}: trial {record.number} of {search.name}. Train it: dmltune train {args.out}")
     return 0
-
-
-def training_tree(experiment: Experiment) -> dict[str, Any]:
-    """Return what a training needs of the experiment, without what only searches read."""
-    tree = {key: value for key, value in experiment.to_dict().items() if key not in LEFT_OUT}
-    return {key: value for key, value in tree.items() if value is not None}
-
-
-def yaml_of(tree: dict[str, Any], search: StoredSearch, record: TrialRecord) -> str:
-    from dmltune.errors import printable
-    from dmltune.propose.writing import flow
-    from dmltune.report.formatting import metric_name, percent
-
-    score = f"{metric_name(search.metric)} {percent(record.best)} % ({record.state})"
-    lines = [f"# Trial {record.number} of the search {search.name}, space {search.space_name}: {score}"]
-    lines = [printable(line.replace("\n", " ")) for line in lines]
-    return "\n".join([*lines, *(f"{key}: {flow(value)}" for key, value in tree.items())]) + "\n"
 
 
 def write(file: Path, text: str) -> None:

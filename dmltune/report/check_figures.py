@@ -1,121 +1,167 @@
-"""The figures of a check. Each function returns "" where the document has nothing to draw."""
+"""The figures of a check. Each function returns None where the document has nothing to draw."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
-from dmltune.errors import printable
+from dmltune.report import charts, formatting
 from dmltune.report import check_sentences as say
-from dmltune.report import figures, formatting
+from dmltune.report.charts import Chart, Spec, quantity, tooltip
+from dmltune.report.figures import shares
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from dmltune.check.document import CheckDocument, ConfigurationResult, DistanceHistogram
 
-COLOURS = {"winner": "#1f77b4", "reference point": "#d95f02", "baseline": "#555555"}
-OTHERS = ("#7b5ea7", "#2a8c82", "#a8763e", "#b04a79")
+COLOURS = {"winner": charts.GREEN, "reference point": charts.YELLOW, "baseline": charts.ORANGE}
+OTHERS = (charts.BLUE, charts.PINK, charts.SKY, "#a8763e")
 KINDS: dict[say.Kind, str] = {
-    "better": "#1a7f4b",
-    "worse": "#b3362b",
-    "none": "#4d5560",
-    "unknown": "#a06a00",
-    "itself": "#555555",
+    "better": "#2a9d62",
+    "worse": "#cf4a3c",
+    "none": charts.GREY,
+    "unknown": "#b97f12",
+    "itself": charts.GREY,
+    "untrained": "#b97f12",
 }
-MANY_CLASSES = 300  # more bars than this are drawn as a band through as many of them
-GRID: dict[str, Any] = {"color": "#e4e7eb", "lw": 0.8}
-NONE = Markup("")
+FEW_CLASSES = 40  # bars of fewer classes lie, and have their names beside them
+MANY_CLASSES = 300  # of more, evenly spaced ones and the extremes are drawn
+EXTREMES = 20
 
 
-def forest(document: CheckDocument) -> Markup:
+def all_of(document: CheckDocument, main: ConfigurationResult | None) -> list[Chart]:
+    """Return every figure of a check that has something to show."""
+    compared = main is not None and main.key != document.baseline
+    found = [forest(document), every_model(document), *distances(document, main)]
+    if main is not None and compared:
+        found.append(class_differences(document, main.key))
+    return [chart for chart in found if chart is not None]
+
+
+def forest(document: CheckDocument) -> Chart | None:
     """Draw the difference to the baseline with its interval, a line for each configuration."""
-    compared = [(row, row.versus_baseline) for row in document.configurations]
-    rows = [(row, versus) for row, versus in compared if versus and say.known(versus.difference) is not None]
-    if not rows:
-        return NONE
+    values = []
+    for row in document.configurations:
+        versus, judgement = row.versus_baseline, say.judge(document, row)
+        difference = say.known(versus.difference) if versus else None
+        if versus is None or difference is None:
+            continue
+        low, high = say.known(versus.low), say.known(versus.high)
+        ends = {} if low is None or high is None else {"low": 100 * low, "high": 100 * high}
+        text = say.typeset(say.points(difference, say.digits_for(low, high)))
+        values.append({
+            "name": charts.text_of(row.name), "points": 100 * difference, "text": text,
+            "finding": judgement.whole, "kind": judgement.kind, **ends,
+        })  # fmt: skip
+    if not values:
+        return None
+    title = f"{formatting.metric_name(document.metric)} − baseline, points"
+    colour = {
+        **charts.coloured("kind", {str(kind): colour for kind, colour in KINDS.items()}),
+        "legend": None,
+    }
+    told = tooltip(("name", ""), ("finding", "finding"))
+    x, start = quantity("points", title), quantity("low", title)
+    layers: list[Spec] = [
+        {"data": {"values": [{"points": 0}]}, "mark": {"type": "rule", "strokeWidth": 1},
+         "encoding": {"x": x, "y": None}},
+        {"mark": {"type": "rule", "strokeWidth": 3}, "transform": [{"filter": "isValid(datum.low)"}],
+         "encoding": {"x": start, "x2": {"field": "high"}, "color": colour, "tooltip": told}},
+        {"mark": {"type": "point", "shape": "diamond", "filled": True, "size": 130, "opacity": 1},
+         "encoding": {"x": x, "color": colour, "tooltip": told}},
+        {"mark": {"type": "text", "dy": -13}, "encoding": {"x": x, "text": {"field": "text"}}},
+    ]  # fmt: skip
+    y = charts.nominal("name", sort=[row["name"] for row in values])
+    spec = charts.layered(values, 46 * len(values) + 20, *layers, encoding={"y": y})
+    alt = "; ".join(f"{row['name']} {row['text']} points" for row in values)
+    caption = "Differences to the baseline, with their intervals. Zero is the baseline."
+    return Chart("differences", f"Differences to the baseline: {alt}", caption, spec)
 
-    def draw(figure: Figure) -> None:
-        axis = figure.subplots()
-        for at, (row, versus) in enumerate(rows):
-            middle = 100 * (versus.difference or 0.0)
-            low, high = say.known(versus.low), say.known(versus.high)
-            colour = KINDS[say.judge(document, row).kind]
-            if low is not None and high is not None:
-                axis.plot([100 * low, 100 * high], [at, at], color=colour, lw=2.4, solid_capstyle="butt")
-                axis.plot([100 * low, 100 * high], [at, at], "|", color=colour, ms=9, mew=1.6)
-            axis.plot(middle, at, "D", color=colour, ms=6.5, mec="white", mew=0.8, zorder=3)
-            text = say.typeset(say.points(versus.difference, say.digits_for(low, high)))
-            label = axis.annotate(text, (middle, at), (0, 8), textcoords="offset points", ha="center")
-            label.set(color=colour, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
-        axis.axvline(0, color="#222222", lw=1)
-        axis.set_yticks(range(len(rows)), [broken(row) for row, _ in rows])
-        axis.set_ylim(len(rows) - 0.5, -0.7)
-        axis.set_xlabel(f"{formatting.metric_name(document.metric)} − baseline, points")
-        axis.grid(axis="x", **GRID)
-        axis.margins(x=0.12)
 
-    return figures.svg(draw, 0.95 + 0.55 * len(rows), "differences to the baseline with their intervals")
-
-
-def every_model(document: CheckDocument) -> Markup:
-    """Draw every model's score, and beside them mean and interval; lines join one fold and seed."""
+def every_model(document: CheckDocument) -> Chart | None:
+    """Draw every model's score, and their means with intervals; lines join one fold and seed."""
     metric = document.metric
     rows = [row for row in document.configurations if row.models]
-    measured = "validation" if document.validation_only else "test"
-    places: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    dots, means, colours = [], [], {}
     for at, row in enumerate(rows):
+        name = charts.text_of(row.name)
+        colours[name] = colour_of(row, at)
         for model in row.models:
             score = say.known(document.score(model, metric))
             if score is not None:
-                aside = 0.06 * (model.fold - (document.folds - 1) / 2)
-                places.setdefault((model.fold, model.seed), []).append((at + aside, 100 * score))
+                pair = f"fold {model.fold}, seed {model.seed}"
+                untrained = "untrained" if model.step == 0 else f"step {model.step}"
+                dots.append({"name": name, "score": 100 * score, "pair": pair, "best": untrained})
+        result = row.single.get(metric)
+        mean, ends = say.known(result.mean) if result else None, say.bounds(result)
+        if mean is not None and ends is not None:
+            means.append({"name": name, "mean": 100 * mean, "low": 100 * ends[0], "high": 100 * ends[1]})
+    if not dots:
+        return None
+    measured = "validation" if document.validation_only else "test"
+    title = f"{measured} {formatting.metric_name(metric)}, %"
+    x, y = charts.nominal("name", sort=list(colours), axis={"labelAngle": 0}), quantity("score", title)
+    told = tooltip(("name", ""), ("score", title), ("pair", "model"), ("best", "best at"))
+    colour = charts.coloured("name", colours, legend=None)
+    layers: list[Spec] = [
+        {"mark": {"type": "line", "color": charts.GREY, "opacity": 0.4, "strokeWidth": 1},
+         "encoding": {"x": x, "y": y, "detail": {"field": "pair"}}},
+        {"mark": {"type": "point", "filled": True, "size": 42, "opacity": 0.85},
+         "encoding": {"x": x, "y": y, "color": colour, "tooltip": told}},
+        {"data": {"values": means}, "mark": {"type": "rule", "strokeWidth": 2.5, "xOffset": 18}, "encoding": {
+            "x": x, "y": quantity("low", title), "y2": {"field": "high"}, "color": colour}},
+        {"data": {"values": means}, "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 90,
+            "xOffset": 18, "opacity": 1}, "encoding": {"x": x, "y": quantity("mean", title), "color": colour,
+            "tooltip": tooltip(("name", "mean of"), ("mean", title), ("low", "from"), ("high", "to"))}},
+    ]  # fmt: skip
+    caption = "Every model. A line joins models of the same fold and seed; diamonds are means with intervals."
+    alt = f"The score of each of {len(dots)} models by configuration"
+    return Chart("models", alt, caption, charts.layered(dots, 260, *layers))
 
-    def draw(figure: Figure) -> None:
-        axis = figure.subplots()
-        for line in places.values():
-            axis.plot(*zip(*line, strict=True), color="#c6ccd4", lw=0.7, zorder=1)
-        for at, row in enumerate(rows):
-            own = [point for line in places.values() for point in line if abs(point[0] - at) < 0.5]
-            x, y = zip(*own, strict=True) if own else ((), ())
-            axis.scatter(x, y, s=16, color=colour_of(row, at), lw=0, alpha=0.8, zorder=2)
-            result = row.single.get(metric)
-            mean, ends = say.known(result.mean) if result else None, say.bounds(result)
-            if mean is not None and ends is not None:
-                error = [[100 * (mean - ends[0])], [100 * (ends[1] - mean)]]
-                axis.errorbar(at + 0.3, 100 * mean, error, fmt="_", color="#222222", ms=9, capsize=3, lw=1.4)
-        axis.set_xticks(range(len(rows)), [broken(row) for row in rows])
-        axis.set_xlim(-0.5, len(rows) - 0.5)
-        axis.set_ylabel(f"{measured} {formatting.metric_name(metric)}, %")
-        axis.grid(axis="y", **GRID)
 
-    return figures.svg(draw, 2.9, "the score of every model by configuration") if places else NONE
-
-
-def class_differences(document: CheckDocument, key: str) -> Markup:
+def class_differences(document: CheckDocument, key: str) -> Chart | None:
     """Draw the difference to the baseline of every class, the largest gain first."""
-    gaps = sorted((gap for _, gap in class_gaps(document, key)), reverse=True)
-
-    def draw(figure: Figure) -> None:
-        axis = figure.subplots()
-        if len(gaps) <= MANY_CLASSES:
-            colours = [KINDS["better" if gap > 0 else "worse"] for gap in gaps]
-            axis.bar(range(1, len(gaps) + 1), [100 * gap for gap in gaps], width=0.85, color=colours)
-        else:
-            places = [round(at * (len(gaps) - 1) / (MANY_CLASSES - 1)) for at in range(MANY_CLASSES)]
-            signs: tuple[tuple[int, say.Kind], ...] = ((1, "better"), (-1, "worse"))
-            for sign, kind in signs:
-                heights = [100 * gaps[at] if sign * gaps[at] > 0 else 0.0 for at in places]
-                axis.fill_between([at + 1 for at in places], heights, color=KINDS[kind], lw=0)
-        axis.axhline(0, color="#222222", lw=1)
-        axis.set_xlim(0.4, len(gaps) + 0.6)
-        axis.set_xlabel("test classes, sorted")
-        axis.set_ylabel("− baseline, points")
-        axis.grid(axis="y", **GRID)
-
-    return figures.svg(draw, 2.3, "difference to the baseline of every class, sorted") if gaps else NONE
+    gaps = sorted(class_gaps(document, key), key=lambda pair: -pair[1])
+    classes = document.per_class
+    if not gaps or classes is None:
+        return None
+    count, shown = len(gaps), gaps
+    if count > MANY_CLASSES:
+        every = -(-count // MANY_CLASSES)
+        shown = gaps[:EXTREMES] + gaps[EXTREMES:-EXTREMES:every] + gaps[-EXTREMES:]
+    values = [
+        {
+            "class": charts.text_of(classes.names[at]),
+            "place": place,
+            "points": round(100 * gap, 2),
+            "kind": "better" if gap > 0 else "worse" if gap < 0 else "equal",
+        }
+        for place, (at, gap) in enumerate(shown, 1)
+    ]
+    colours = {"better": KINDS["better"], "worse": KINDS["worse"], "equal": charts.GREY}
+    told = tooltip(("class", "class"), ("points", "points"))
+    names = [row["class"] for row in values]
+    few = count <= FEW_CLASSES and len(set(names)) == count
+    across: Spec = {"field": "place", "type": "ordinal", "title": "test classes, sorted", "axis": {
+        "labels": False, "ticks": False}}  # fmt: skip
+    if few:
+        width = {"expr": "windowSize()[0] < 640 ? 110 : 260"}
+        across = charts.nominal(
+            "class",
+            sort=names,
+            axis={"labelLimit": width, "labelOverlap": False},
+        )
+    along = {"field": "points", "type": "quantitative", "title": "− baseline, points"}
+    places = {"y": across, "x": along} if few else {"x": across, "y": along}
+    colour = charts.coloured("kind", colours, legend=None)
+    layer = {"mark": {"type": "bar"}, "encoding": {**places, "color": colour, "tooltip": told}}
+    metric = formatting.metric_name(document.metric)
+    caption = f"{metric} of each class, minus the baseline's." + (
+        "" if few else " Pointing at a bar names its class."
+    )
+    if len(shown) < count:
+        caption += f" {len(shown)} of {count:,} classes: evenly spaced ones, and all extremes."
+    height = 15 * count + 10 if few else 220
+    alt = f"Difference to the baseline of {count:,} classes: {names[0]} gains most, {names[-1]} least"
+    return Chart("classes", alt, caption, charts.layered(values, height, layer), wide=True)
 
 
 def class_gaps(document: CheckDocument, key: str) -> list[tuple[int, float]]:
@@ -126,29 +172,38 @@ def class_gaps(document: CheckDocument, key: str) -> list[tuple[int, float]]:
     return [(at, score - base) for at, score, base in finite if score is not None and base is not None]
 
 
-def distances(document: CheckDocument, main: ConfigurationResult | None) -> Markup:
-    """Draw the distances of pairs of one class and of two, of the main configuration and the baseline."""
+def distances(document: CheckDocument, main: ConfigurationResult | None) -> list[Chart]:
+    """Draw the distances of pairs of one class and of two, of the main configuration and of the baseline."""
     keys = dict.fromkeys((main.key if main else "", document.baseline or ""))
     histograms = {key: document.distances[key] for key in keys if key in document.distances}
-    if not histograms:
-        return NONE
-    reach = max(used(histogram) for histogram in histograms.values())
+    reach = max((used(histogram) for histogram in histograms.values()), default=0.0)
+    found: list[Chart] = []
+    for key, histogram in histograms.items():
+        row = document.configuration(key)
+        name = charts.text_of(row.name if row else key)
+        values = [
+            {"pairs": pairs, "low": round(low, 4), "high": round(high, 4), "share": round(100 * share, 3)}
+            for low, high, both in zip(histogram.edges, histogram.edges[1:], _pairs(histogram), strict=False)
+            if low < reach
+            for pairs, share in zip(("same class", "two classes"), both, strict=True)
+        ]
+        caption = f"{name}: the two overlap by {formatting.percent(overlap(histogram))} %."
+        alt = f"Distances of pairs of one class and of two. {caption}"
+        found.append(Chart(f"distances-{len(found) + 1}", alt, caption, histogram_spec(values, reach)))
+    return found
 
-    def draw(figure: Figure) -> None:
-        axes: list[Axes] = list(figure.subplots(len(histograms), 1, sharex=True, squeeze=False)[:, 0])
-        for axis, (key, histogram) in zip(axes, histograms.items(), strict=True):
-            figures.stairs(axis, histogram.edges, histogram.positive, histogram.negative)
-            row = document.configuration(key)
-            name = printable(row.name if row else key)
-            share = formatting.percent(overlap(histogram))
-            axis.set_title(f"{name}: the two overlap by {share} %", fontsize=9, loc="left")
-            axis.set_yticks([])
-            axis.set_xlim(0, reach)
-        axes[0].legend(frameon=False, loc="best")
-        axes[-1].set_xlabel("distance")
 
-    label = "distances of pairs of the same and of two classes"
-    return figures.svg(draw, 0.7 + 1.25 * len(histograms), label)
+def histogram_spec(values: list[Spec], reach: float) -> Spec:
+    colours = {"same class": charts.BLUE, "two classes": charts.ORANGE}
+    told = tooltip(("pairs", "pairs of"), ("low", "distance from"), ("high", "to"), ("share", "share %"))
+    encoding: Spec = {
+        "x": quantity("low", "distance", scale={"domain": [0, reach], "nice": False}),
+        "x2": {"field": "high"},
+        "y": {"field": "share", "type": "quantitative", "title": "share of their pairs, %", "stack": None},
+        "color": charts.coloured("pairs", colours),
+        "tooltip": told,
+    }
+    return charts.layered(values, 150, {"mark": {"type": "bar", "opacity": 0.5}, "encoding": encoding})
 
 
 def used(histogram: DistanceHistogram) -> float:
@@ -163,14 +218,9 @@ def overlap(histogram: DistanceHistogram) -> float:
 
 
 def _pairs(histogram: DistanceHistogram) -> list[tuple[float, float]]:
-    positive, negative = figures.shares(histogram.positive), figures.shares(histogram.negative)
+    positive, negative = shares(histogram.positive), shares(histogram.negative)
     return list(zip(positive, negative, strict=True))
 
 
 def colour_of(row: ConfigurationResult, at: int) -> str:
     return next((COLOURS[label] for label in row.labels if label in COLOURS), OTHERS[at % len(OTHERS)])
-
-
-def broken(row: ConfigurationResult) -> str:
-    """Return the name of a configuration in several lines, for an axis."""
-    return printable(row.name).replace(" = ", " =\n").replace("reference point", "reference\npoint")

@@ -1,62 +1,52 @@
-"""A check as one page, report.html: the verdict, what it rests on, how it was made.
-
-The page is one file without references to others. Jinja2 fills the files of `templates/`.
-"""
+"""A check as one page, report.html: the verdict, what it rests on, how it was made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from dmltune.errors import printable
 from dmltune.report import check_figures as figures
 from dmltune.report import check_page_tables as tables
 from dmltune.report import check_sentences as say
-from dmltune.report import formatting
+from dmltune.report import formatting, gallery_page, pages
+from dmltune.report.charts import Chart
 
 if TYPE_CHECKING:
     from dmltune.check.document import CheckDocument
 
-FILE = "report.html"
+Gallery = Mapping[str, Any]
 
 
-@cache
-def environment() -> Environment:
-    """Return the only Jinja2 environment: every value is escaped, an unknown name is an error."""
-    made = Environment(
-        loader=PackageLoader("dmltune.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    made.filters |= {"metric": formatting.metric_name, "typeset": say.typeset, "text": _text}
-    made.globals |= {"say": say, "tables": tables, "figures": figures}
-    return made
+def write_page(document: CheckDocument, path: Path, gallery: Gallery | None = None, runs: str = "") -> Path:
+    """Write the page to a file, or as report.html into a folder; the same document gives the same bytes.
 
-
-def write_page(document: CheckDocument, folder: Path) -> Path:
-    """Write `folder`/report.html; the same document gives the same bytes."""
+    `runs` is the address of MLflow's pages of the runs, to which their ids are added.
+    """
     main = say.main_of(document)
     compared = main is not None and main.key != document.baseline
-    template = environment().get_template("check.html.j2")
-    html = template.render(
+    return pages.write_html(
+        "check.html.j2",
+        path if path.suffix else path / pages.FILE,
         document=document,
         main=main,
         compared=compared,
         judgement=say.judge(document, main) if main else say.Judgement("unknown", ""),
         gaps=figures.class_gaps(document, main.key) if main and compared else [],
         dim=say.dim_of(document),
+        runs=runs,
+        gallery=gallery_page.gallery_of(gallery),
+        map=gallery_page.embedding_map(gallery),
+        figures=figures,
+        tables=tables,
+        text=_text,
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    path.write_text(printable(html), encoding="utf-8")
-    return path
+
+
+def figures_of(document: CheckDocument, gallery: Gallery | None) -> list[Chart]:
+    """Return every figure of the page."""
+    drawn = gallery_page.embedding_map(gallery)
+    return [*figures.all_of(document, say.main_of(document)), *([drawn] if drawn else [])]
 
 
 def _text(values: Mapping[str, Any]) -> str:

@@ -36,6 +36,7 @@ class Cell:
     style: str = ""
     note: str = ""
     note_style: str = "soft"
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ def scores(document: CheckDocument) -> PageTable | None:
     headings = ["configuration", "models"]
     headings += [f"{formatting.metric_name(name)} %" for name in (metric, *others)]
     headings.append(f"{formatting.metric_name(metric)} {f'{dim}-d' if dim else 'joined'} %")
-    cells = [
+    cells: list[list[str | Cell]] = [
         [
-            row.name,
+            Cell(row.name, note=say.untrained_note(row)),
             f"{len(row.models)} of {total}",
             *(say.with_interval(row.single.get(name)) for name in (metric, *others)),
             say.with_interval(row.ensemble.get(metric)),
@@ -118,9 +119,8 @@ def gains_and_losses(
     document: CheckDocument, main: ConfigurationResult, gaps: Sequence[tuple[int, float]]
 ) -> list[tuple[str, PageTable]]:
     """Return the classes with the largest gains and those with the largest losses, with their titles."""
-    ranked = sorted(gaps, key=lambda pair: pair[1])
-    size, classes = min(EXTREMES, len(ranked) // 2), document.per_class
-    if not size or classes is None:
+    ranked, classes = sorted(gaps, key=lambda pair: pair[1]), document.per_class
+    if classes is None:
         return []
     own, base = classes.scores[main.key], classes.scores[document.baseline or ""]
     headings = ["class", "images", "baseline %", f"{(*main.labels, main.key)[0]} %", "points"]
@@ -133,7 +133,10 @@ def gains_and_losses(
             rows.append([classes.names[at], f"{classes.images[at]:,}", *shares, difference])
         return PageTable(headings, rows, range(1, 5), "narrow")
 
-    return [("Largest gains", table(ranked[: -size - 1 : -1])), ("Largest losses", table(ranked[:size]))]
+    gains = [pair for pair in reversed(ranked) if pair[1] > 0][:EXTREMES]
+    losses = [pair for pair in ranked if pair[1] < 0][:EXTREMES]
+    sides = (("Largest gains", gains), ("Largest losses", losses))
+    return [(name, table(chosen)) for name, chosen in sides if chosen]
 
 
 def confusions(document: CheckDocument, main: ConfigurationResult | None) -> PageTable | None:
@@ -172,14 +175,17 @@ def openings(document: CheckDocument) -> PageTable | None:
     return PageTable(["when (UTC)", "what for", "who", "command", "commit"], rows, range(0)) if rows else None
 
 
-def models(document: CheckDocument, row: ConfigurationResult) -> PageTable:
+def models(document: CheckDocument, row: ConfigurationResult, runs: str = "") -> PageTable:
+    """Every model; `runs` is the address of the pages of runs."""
     metric = document.metric
     rows: list[list[str | Cell]] = []
     for model in row.models:
         percents = (formatting.percent(score) for score in (model.validation, model.test.get(metric)))
-        rows.append([model.member, str(model.step), *percents, Cell(model.run_id, "code")])
+        link = f"{runs}{model.run_id}" if runs else ""
+        step = f"{model.step} (untrained)" if model.step == 0 else str(model.step)
+        rows.append([model.member, step, *percents, Cell(model.run_id, "code", link=link)])
     name = formatting.metric_name(metric)
-    headings = ["model", "step", f"validation {name} %", f"test {name} %", "run"]
+    headings = ["model", "best step", f"validation {name} %", f"test {name} %", "run"]
     return PageTable(headings, rows, range(1, 4), "cards small")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Interval = MeanResult | EnsembleResult | BaselineComparison
 
-Kind = Literal["better", "worse", "none", "unknown", "itself"]
+Kind = Literal["better", "worse", "none", "unknown", "itself", "untrained"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ def judge(document: CheckDocument, configuration: ConfigurationResult) -> Judgem
     """Return better or worse only when the interval and the corrected p-value agree on it."""
     if configuration.key == document.baseline:
         return Judgement("itself", "the baseline")
+    baseline = document.configuration(document.baseline)
+    if baseline is not None and is_untrained(configuration) and is_untrained(baseline):
+        return Judgement("untrained", "no verdict: both are untrained networks")
     versus = configuration.versus_baseline
     difference = known(versus.difference) if versus else None
     if versus is None or difference is None:
@@ -77,6 +80,21 @@ def judge(document: CheckDocument, configuration: ConfigurationResult) -> Judgem
     return Judgement("none", "no difference found", figures)
 
 
+def untrained_models(row: ConfigurationResult) -> int:
+    """Return how many models were best before their first step: such a model is the untrained network."""
+    return sum(model.step == 0 for model in row.models)
+
+
+def is_untrained(row: ConfigurationResult) -> bool:
+    return bool(row.models) and untrained_models(row) == len(row.models)
+
+
+def untrained_note(row: ConfigurationResult) -> str:
+    """Return `untrained`, `2 of 12 models untrained`, or nothing."""
+    count, models = untrained_models(row), len(row.models)
+    return "" if not count else "untrained" if count == models else f"{count} of {models} models untrained"
+
+
 def headline(document: CheckDocument) -> str:
     """Return the finding about the main configuration as one sentence."""
     main = main_of(document)
@@ -88,6 +106,7 @@ def headline(document: CheckDocument) -> str:
         "better": f"The {name} is better than the baseline.",
         "worse": f"The {name} is worse than the baseline.",
         "none": f"No difference found between the {name} and the baseline.",
+        "untrained": f"No verdict: the {name} and the baseline are both untrained networks.",
         "unknown": f"Whether the {name} differs from the baseline is not known.",
         "itself": "The search found nothing better than the baseline: its winner is the baseline.",
     }[judge(document, main).kind]
@@ -156,9 +175,10 @@ def measured_on(document: CheckDocument) -> str:
     if not document.test_images:
         return ""
     images, classes = document.test_images, document.test_classes
+    source = "your own images" if document.data == "own" else document.data
     unread = "" if document.warning else ", which the search has not read"
     text = (
-        f"{count_models(document)} models were trained on classes of {document.data} and measured on "
+        f"{count_models(document)} models were trained on classes of {source} and measured on "
         f"{images:,} images of {classes:,} test classes{unread}."
     )
     if alone := document.queries_without_match:
@@ -197,6 +217,8 @@ def cautions(document: CheckDocument) -> list[str]:
     if document.stopped:
         models = count_models(document)
         texts.append(f"stopped before its end: {models} of {total} models; the figures may still change")
+    if notes := [f"{row.name}: {note}" for row in document.configurations if (note := untrained_note(row))]:
+        texts.append(f"{'; '.join(notes)} (best before the first step: training made nothing better)")
     if failures := len(document.failed):
         verb = "is" if failures == 1 else "are"
         texts.append(f"{failures} of {total} models failed and {verb} missing below")
@@ -220,4 +242,4 @@ def clock_time(time: str) -> str:
 
 def typeset(text: str) -> str:
     """Return `text` with a minus sign in place of the hyphen before a number."""
-    return re.sub(r"(^| )-(?=\d)", r"\1−", text)
+    return re.sub(r"(^|[ (])-(?=\d)", r"\1−", text)

@@ -18,7 +18,7 @@ from dmltune.report.terminal import WIDTH, failure_lines, grid, line, lines, wra
 if TYPE_CHECKING:
     from dmltune.check.document import CheckDocument
 
-STYLES = {"better": "bold green", "worse": "bold red", "none": "", "unknown": "yellow"}
+STYLES = {"better": "bold green", "worse": "bold red", "none": "", "unknown": "yellow", "untrained": "yellow"}
 
 
 def check_table(document: CheckDocument) -> list[RenderableType]:

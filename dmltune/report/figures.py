@@ -1,50 +1,16 @@
-"""Figures as SVG inside a page, and the histograms of distances that pages and files share."""
+"""The histograms of distances as a file, and the shares that pages draw too."""
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from markupsafe import Markup, escape
+from typing import TYPE_CHECKING
 
 from dmltune.errors import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from torch import Tensor
-
-WIDTH = 4.5  # inches; about the width of a phone
-SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "dmltune",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#8a929c",
-    "text.parse_math": False,  # a name may contain $
-}
-
-
-def svg(draw: Callable[[Figure], None], height: float, label: str) -> Markup:
-    """Return the SVG element alone; the same drawing gives the same text. Screen readers read `label`."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    stream = io.StringIO()
-    with rc_context(SETTINGS), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # browsers have others
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        draw(figure)
-        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    text = stream.getvalue()
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return Markup(re.sub(r"^<svg", f'<svg role="img" aria-label="{escape(label)}"', text))
 
 
 def draw_distances(edges: Tensor, positive: Tensor, negative: Tensor, title: str, path: Path) -> Path:

@@ -23,7 +23,7 @@ from dmltune.report.terminal import failure_lines, grid, line
 from dmltune.report.terminal import lines as wrapped_lines
 
 if TYPE_CHECKING:
-    from dmltune.search.state import IdleParameter, Range, SearchResult
+    from dmltune.search.state import IdleParameter, Outcome, Range, SearchResult
 
 NOTHING: Mapping[str, Any] = {}
 SHOWN = 8  # trials of the winner set
@@ -129,7 +129,11 @@ def verdict(result: SearchResult, test_opened: bool) -> list[str]:
 
 def noise_lines(result: SearchResult) -> list[str]:
     """Return the noise, the winner's corrected score, the winner set and the lead over the baseline."""
-    found = result.verdict
+    return noise_lines_of(result.verdict)
+
+
+def noise_lines_of(found: Outcome | None) -> list[str]:
+    """Return the same of a stored search."""
     if found is None or found.noise is None:
         return []
     if found.noise == 0:

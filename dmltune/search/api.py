@@ -19,6 +19,7 @@ from dmltune.search.limits import SpendingLimits
 from dmltune.search.making import make_engine
 from dmltune.search.outcome import front_of_search, outcome_of, with_model
 from dmltune.search.records import TrialRecords
+from dmltune.search.reporting import log_report
 from dmltune.search.result_run import is_complete, log_result, search_run
 from dmltune.search.session_options import SessionOptions
 from dmltune.search.state import SearchResult, SearchState, Watch
@@ -85,7 +86,10 @@ def search(
 
             stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used)
             result = _result(experiment, records, engine, locations.store, stopped)
-            return log_result(parent, result, records, workers)
+            result = log_result(parent, result, records, workers)
+    if not result.interrupted:
+        log_report(locations, name)
+    return result
 
 
 def make_plan(experiment: Experiment, trials: int | None, limits: SpendingLimits) -> Plan:

@@ -196,6 +196,7 @@ class TrialRecords:
             self._note_projections(number, report)
         record.step, record.max_steps = report.step, report.max_steps
         record.score, record.best, record.metrics = report.score, report.best_score, dict(report.metrics)
+        record.best_step = report.best_step
         record.idle = {name: why for name, why in report.idle.items() if name in record.values}
         self._show("progress", record)
 

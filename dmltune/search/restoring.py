@@ -53,6 +53,7 @@ def record_of(trial: FrozenTrial, mode: str) -> TrialRecord:
         fold=attributes.get("fold"),
         repeats=attributes.get("repeats"),
         costs=dict(attributes.get(COSTS, {})),
+        best_step=min((step for step, score in scores.items() if score == best), default=None),
     )
 
 

@@ -35,6 +35,12 @@ class TrialRecord:
     fold: int | None = None  # likewise
     repeats: int | None = None  # the trial whose configuration a repetition trains
     costs: dict[str, float] = field(default_factory=dict)  # what `objective.against` names
+    best_step: int | None = None  # of the best validation; 0: the network before training
+
+    @property
+    def untrained(self) -> bool:
+        """Whether training made nothing better: the stored model is the network before its first step."""
+        return self.state == "complete" and self.best_step == 0
 
 
 @dataclass

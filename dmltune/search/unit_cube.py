@@ -96,6 +96,12 @@ class Axis:
         chosen: Floats = np.eye(len(self.choices))[index]
         return chosen
 
+    def between(self, places_N: Floats) -> Floats:
+        """Return the numbers at places from 0 to 1, whether they exist or not."""
+        low, high = self._limits()
+        numbers: Floats = low + places_N * (high - low)
+        return np.exp(numbers) if getattr(self.distribution, "log", False) else numbers
+
     def _numbers(self, block: Floats) -> Floats:
         low, high = self._limits()
         assert isinstance(self.distribution, FloatDistribution | IntDistribution)

@@ -22,6 +22,7 @@ from dmltune.check.document import CheckDocument, ConfigurationResult
 from dmltune.check.protocols import reads_test_classes
 from dmltune.errors import UserError, readable
 from dmltune.experiment.problems import near_or_list
+from dmltune.report.check_sentences import is_untrained
 from dmltune.report.summary import warning
 from dmltune.tables.finished_checks import FinishedCheck
 
@@ -162,10 +163,11 @@ def title(document: CheckDocument, result: ConfigurationResult) -> str:
     labels = result.labels or (result.key,)
     if own := [label for label in labels if not ROLES.fullmatch(label)]:
         return " = ".join(own)
+    name = " = ".join(labels) + (" (untrained)" if is_untrained(result) else "")
     parts = document.space_name.split("-")
     while parts and document.data.startswith(parts[0]):  # cars-ccp of cars196
         parts = parts[1:]
-    return " ".join(filter(None, ["-".join(parts), " = ".join(labels)]))
+    return " ".join(filter(None, ["-".join(parts), name]))
 
 
 def _distinguished(cells: Sequence[OverviewCell]) -> list[OverviewCell]:

@@ -1,0 +1,94 @@
+"""The page of a search: written by `dmltune report`, and into the search's run when it ends."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dmltune.errors import UserError
+from dmltune.models import EvaluatedModel, find_model
+from dmltune.report.charts import write_charts
+from dmltune.report.pages import FILE
+from dmltune.report.search_page import sections, write_search_page
+from dmltune.resources import Locations
+from dmltune.search.page_data import SearchPageData
+from dmltune.search.stored import StoredSearch, StoredSearches
+from dmltune.train import page_gallery as galleries
+from dmltune.train.build import training_images, validation_split
+from dmltune.train.inference import embed
+
+PIXELS = 3000 * 64**2  # of all images that a gallery embeds: 3,000 small ones, 240 photos of 227 pixels
+
+logger = logging.getLogger(__name__)
+
+
+def report_search(
+    locations: Locations, name: str, file: Path, figures: Path | None = None, *, pictures: bool = True
+) -> list[Path]:
+    """Write the page of a search, and its figures when a folder is named; return their files."""
+    search = StoredSearches(locations.store).get(name)
+    gallery = stored_or_new(search, locations) if pictures else None
+    data = SearchPageData(search, gallery)
+    write_search_page(data, file)
+    if figures is None:
+        return []
+    return write_charts((chart for each in sections(data).values() for chart in each), figures)
+
+
+def log_report(locations: Locations, name: str) -> None:
+    """Log the page as the artifact report.html of the search's run. What goes wrong here ends no search."""
+    try:
+        search = StoredSearches(locations.store).get(name)
+        gallery = new_gallery(search, locations)
+        with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+            page = write_search_page(SearchPageData(search, gallery), Path(scratch) / FILE)
+            search.tracker.log_file(search.run_id, page)
+        if gallery is not None:
+            search.tracker.log_json(search.run_id, galleries.FILE, gallery)
+    except Exception as error:
+        logger.warning(
+            "the page of %s was not written (%s: %s); `dmltune report %s` writes it",
+            name, type(error).__name__, error, name,
+        )  # fmt: skip
+
+
+def stored_or_new(search: StoredSearch, locations: Locations) -> Mapping[str, Any] | None:
+    """Return the gallery of the current winner."""
+    winner = search.winner
+    if winner is None:
+        return None
+    stored = search.tracker.read_json(search.run_id, galleries.FILE)
+    if isinstance(stored, Mapping) and stored.get("model") == f"Trial {winner.number}":
+        return stored
+    return new_gallery(search, locations)
+
+
+def new_gallery(search: StoredSearch, locations: Locations) -> dict[str, Any] | None:
+    """Return the gallery of the winner on validation images; None when its model or its data are not here."""
+    if search.winner is None:
+        return None
+    try:
+        model = find_model(search.name, search.tracker)
+        return gallery_of(model, locations, f"Trial {search.winner.number}")
+    except (UserError, OSError) as error:
+        logger.info("no gallery: %s", error)
+        return None
+
+
+def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[str, Any]:
+    images = training_images(model.experiment, locations.absolute_root)
+    indices = validation_split(model.experiment, images).validation_N
+    size = model.experiment.data.size
+    most = max(100, PIXELS // size**2)
+    if len(indices) > most:  # whole classes, evenly spaced
+        labels = images.labels_N[indices]
+        every = -(-len(indices) // most)
+        indices = indices[(labels % every) == 0]
+    with torch.inference_mode():
+        emb_ND = embed(model.embedder, images, indices, size)
+    return galleries.gallery(emb_ND, images, indices, "validation", name)
