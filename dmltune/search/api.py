@@ -87,8 +87,7 @@ def search(
             stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used)
             result = _result(experiment, records, engine, locations.store, stopped)
             result = log_result(parent, result, records, workers)
-    if not result.interrupted:
-        log_report(locations, name)
+    log_report(locations, result)
     return result
 
 

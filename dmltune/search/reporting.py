@@ -17,6 +17,7 @@ from dmltune.report.pages import FILE
 from dmltune.report.search_page import sections, write_search_page
 from dmltune.resources import Locations
 from dmltune.search.page_data import SearchPageData
+from dmltune.search.state import SearchResult
 from dmltune.search.stored import StoredSearch, StoredSearches
 from dmltune.train import page_gallery as galleries
 from dmltune.train.build import training_images, validation_split
@@ -40,8 +41,11 @@ def report_search(
     return write_charts((chart for each in sections(data).values() for chart in each), figures)
 
 
-def log_report(locations: Locations, name: str) -> None:
-    """Log the page as the artifact report.html of the search's run. What goes wrong here ends no search."""
+def log_report(locations: Locations, result: SearchResult) -> None:
+    """Log the page of a search that has ended as report.html of its run. An error here ends no search."""
+    if result.interrupted:
+        return
+    name = result.name
     try:
         search = StoredSearches(locations.store).get(name)
         gallery = new_gallery(search, locations)
