@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from dmltune.search.page_data import SearchPageData
     from dmltune.search.state import Range, TrialRecord
 
-ROLES = {"winner": GREEN, "reference point": YELLOW, "baseline": ORANGE, "repetition": SKY, "trial": BLUE}
+ROLES = {
+    "winner": GREEN,
+    "reference point": YELLOW,
+    "baseline": ORANGE,
+    "repetition": SKY,
+    "trial": BLUE,
+    "cheap trial": GREY,
+}
 STATES = {"done": BLUE, "stopped early": GREY, "paused": SKY, "failed": PINK, "running": YELLOW}
 SHAPES = {"done": "circle", "stopped early": "triangle-down", "paused": "square", "failed": "cross"}
 MOST_CURVES, MOST_POINTS = 150, 2500
@@ -33,7 +40,12 @@ def percent(score: float | None) -> float | None:
 def role_of(data: SearchPageData, row: TrialRecord) -> str:
     if data.winner is not None and row.number == data.winner.number:
         return "winner"
-    names = {"reference": "reference point", "baseline": "baseline", "repeat": "repetition"}
+    names = {
+        "reference": "reference point",
+        "baseline": "baseline",
+        "repeat": "repetition",
+        "cheap": "cheap trial",
+    }
     return names.get(row.role, "trial")
 
 
@@ -132,7 +144,8 @@ def ends(interval: Range | None) -> dict[str, float | None]:
 
 def history(data: SearchPageData) -> Chart | None:
     """Every trial's best score, and the best of the complete ones so far."""
-    rows = [row for row in data.search.rows if percent(row.best) is not None]
+    scored = (row for row in data.search.rows if percent(row.best) is not None)
+    rows = [row for row in scored if row.role != "cheap"]
     if not rows:
         return None
     values = named_last([trial_facts(data, row) for row in thinned(data, rows)])
@@ -208,7 +221,8 @@ def thinned(data: SearchPageData, rows: Sequence[TrialRecord], most: int = MOST_
 
 def curves(data: SearchPageData) -> Chart | None:
     """Learning curves: winner, reference point and baseline in colour, the others pale."""
-    by_number = {curve.record.number: curve for curve in data.curves if len(curve.points) > 1}
+    found = [curve for curve in data.curves if len(curve.points) > 1 and curve.record.role != "cheap"]
+    by_number = {curve.record.number: curve for curve in found}
     rows = thinned(data, [curve.record for curve in by_number.values()], MOST_CURVES)
     lines, jumps, last = [], [], []
     for row in rows:

@@ -63,8 +63,8 @@ def test_a_page_is_whole_on_screen_and_phone(
         assert page.evaluate("document.documentElement.scrollWidth") == width
         figures = page.locator("figure[data-chart]")
         assert figures.count() >= {"search": 10, "check": 5}[name]
-        marks = "[...document.querySelectorAll('.chart svg')].map(s => s.querySelectorAll('path,rect,line').length)"
-        assert min(page.evaluate(marks)) > 5
+        marks = "s => s.querySelectorAll('path, rect, line').length"
+        assert min(page.evaluate(f"[...document.querySelectorAll('.chart svg')].map({marks})")) > 5
         assert page.evaluate("[...document.images].every(i => i.alt && i.naturalWidth)")
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == ("rgb(18, 23, 29)" if scheme == "dark" else "rgb(255, 255, 255)")

@@ -34,7 +34,7 @@ def trial(number: int, rng: random.Random) -> WrittenTrial:
         penalty, proxies = 10 ** rng.uniform(-5, -1), rng.randint(1, 6)
         values = REFERENCE | {"references.lambda": penalty, "references.proxies": proxies}
         values |= {
-            "references.pool_size": rng.randint(7, 9),
+            "references.pool_size": rng.randint(proxies, 9),
             "references.batch_weight": 10 ** rng.uniform(0, 2),
         }
         role, best = "search", score(penalty, proxies) + rng.gauss(0, 0.01)
@@ -71,29 +71,32 @@ def add_all(store: Store, name: str, trials: list[FrozenTrial]) -> None:
     """Write the rows of all trials in one transaction: one by one they take a minute."""
     storage = open_storage(store)
     study_id = storage.get_study_id_from_name(name)
+    finite = models.TrialValueModel.TrialValueType.FINITE
     with Session(storage.engine) as session:
+        first = session.query(models.TrialModel).count() + 1
+        rows, params, facts, scores, values = [], [], [], [], []
         for trial in trials:
-            row = models.TrialModel(study_id=study_id, number=trial.number, state=trial.state)
-            row.datetime_start, row.datetime_complete = trial.datetime_start, trial.datetime_complete
-            session.add(row)
-            session.flush()
-            own = {"trial_id": row.trial_id}
+            own = {"trial_id": first + trial.number}
+            times = {"datetime_start": trial.datetime_start, "datetime_complete": trial.datetime_complete}
+            rows.append({**own, **times, "number": trial.number, "study_id": study_id, "state": trial.state})
             for key, value in trial.params.items():
                 ranged = trial.distributions[key]
                 number, text = ranged.to_internal_repr(value), distribution_to_json(ranged)
-                session.add(
-                    models.TrialParamModel(**own, param_name=key, param_value=number, distribution_json=text)
-                )
-            for key, value in trial.user_attrs.items():
-                session.add(models.TrialUserAttributeModel(**own, key=key, value_json=json.dumps(value)))
+                params.append({**own, "param_name": key, "param_value": number, "distribution_json": text})
+            facts += [{**own, "key": k, "value_json": json.dumps(v)} for k, v in trial.user_attrs.items()]
             for step, value in trial.intermediate_values.items():
-                finite = models.TrialIntermediateValueModel.TrialIntermediateValueType.FINITE
-                session.add(
-                    models.TrialIntermediateValueModel(
-                        **own, step=step, intermediate_value=value, intermediate_value_type=finite
-                    )
+                kind = models.TrialIntermediateValueModel.TrialIntermediateValueType.FINITE
+                scores.append(
+                    {**own, "step": step, "intermediate_value": value, "intermediate_value_type": kind}
                 )
             if trial.value is not None:
-                kind = models.TrialValueModel.TrialValueType.FINITE
-                session.add(models.TrialValueModel(**own, objective=0, value=trial.value, value_type=kind))
+                values.append({**own, "objective": 0, "value": trial.value, "value_type": finite})
+        for model, mappings in (
+            (models.TrialModel, rows),
+            (models.TrialParamModel, params),
+            (models.TrialUserAttributeModel, facts),
+            (models.TrialIntermediateValueModel, scores),
+            (models.TrialValueModel, values),
+        ):
+            session.bulk_insert_mappings(model, mappings)
         session.commit()
