@@ -56,5 +56,5 @@ $(READY): pyproject.toml
 	  || { echo "dmltune needs Python 3.11.4 or newer; $$($(PYTHON) --version) was found. Say make PYTHON=python3.11" >&2; exit 1; }
 	rm -f $(READY)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[cpu,timm,pretrained,pml,dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[cpu,timm,pretrained,pml,serve,export,dev]' --constraint constraints.txt
 	touch $(READY)

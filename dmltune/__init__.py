@@ -5,6 +5,7 @@
     for report in dmltune.train(experiment): ...
     dmltune.check(result.name).to_dict()            # unseen classes, folds × seeds, statistics
     dmltune.evaluate(result.name)
+    dmltune.load(result.name).embed(["a.jpg", "b.jpg"])    # float32 (N, D); needs neither Ray nor MLflow
     dmltune.simulate(search, curve, trials=40, max_steps=27)    # the same search in simulated time
 
 Names are loaded when they are used: `import dmltune` is quick, and torch, Ray and MLflow come when something
@@ -23,9 +24,20 @@ if TYPE_CHECKING:
     from dmltune.experiment import Experiment, load_experiment
     from dmltune.search.api import search
     from dmltune.search.simulation import simulate
+    from dmltune.serving import load
     from dmltune.train.api import train
 
-__all__ = ["Experiment", "UserError", "check", "evaluate", "load_experiment", "search", "simulate", "train"]
+__all__ = [
+    "Experiment",
+    "UserError",
+    "check",
+    "evaluate",
+    "load",
+    "load_experiment",
+    "search",
+    "simulate",
+    "train",
+]
 
 _HOMES = {
     "Experiment": "dmltune.experiment",
@@ -36,6 +48,7 @@ _HOMES = {
     "check": "dmltune.check",
     "train": "dmltune.train",
     "evaluate": "dmltune.evaluation",
+    "load": "dmltune.serving",
 }
 
 

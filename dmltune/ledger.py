@@ -26,7 +26,7 @@ from dmltune.provenance import git_commit
 from dmltune.store import Store, require_regular
 
 FILE = "test_ledger.jsonl"
-Kind = Literal["check", "evaluate", "reproduce", "monitored", "shown again"]
+Kind = Literal["check", "evaluate", "reproduce", "monitored", "trained", "shown again"]
 
 
 @dataclass(frozen=True)

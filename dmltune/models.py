@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,16 +40,11 @@ class EvaluatedModel:
 
 def find_model(name: str, tracker: Tracker, overrides: Sequence[str] = ()) -> EvaluatedModel:
     """Return the model of the run or search `name`, or of the space `name` when nothing in it learns."""
-    run = tracker.find(name)
-    if run is None:
+    if tracker.find(name) is None:
         return _untrained(name, tracker, overrides)
-    run = _run_with_model(name, run, tracker)
-    run_id, labels = run.info.run_id, run.data.tags
-    with tracker.model_folder(run_id) as folder:
-        if folder is None:
-            state = labels.get(tags.MODEL, "it did not finish")
-            raise UserError(f"run {run_id} has no model ({state}). Evaluate a run that has one.")
+    with run_with_model(name, tracker) as (run, folder):
         embedder, experiment, description = read_embedder(folder)
+    run_id, labels = run.info.run_id, run.data.tags
     return EvaluatedModel(
         name=labels.get(tags.NAME, name),
         experiment=_other_data(experiment, overrides),
@@ -58,6 +54,21 @@ def find_model(name: str, tracker: Tracker, overrides: Sequence[str] = ()) -> Ev
         trial=labels.get(tags.NUMBER, ""),
         run_id=run_id,
     )
+
+
+@contextlib.contextmanager
+def run_with_model(name: str, tracker: Tracker) -> Iterator[tuple[Run, Path]]:
+    """Yield the run whose model `name` stands for, and a folder with it. Without one this is a UserError."""
+    run = tracker.find(name)
+    if run is None:
+        raise tracker.unknown("search, training or run", name)
+    run = _run_with_model(name, run, tracker)
+    run_id = run.info.run_id
+    with tracker.model_folder(run_id) as folder:
+        if folder is None:
+            state = run.data.tags.get(tags.MODEL, "it did not finish")
+            raise UserError(f"run {run_id} has no model ({state}). Evaluate a run that has one.")
+        yield run, folder
 
 
 def _other_data(experiment: Experiment, overrides: Sequence[str]) -> Experiment:

@@ -36,7 +36,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     ("search/test_kills.py", "train/test_worker_pool.py"),
     (
         *("check/test_check.py", "test_extending.py", "test_old_store.py"),
-        "reproduce/test_table_runs.py",
+        *("reproduce/test_table_runs.py", "cli/test_six_commands.py"),
     ),
     (
         *("search/test_whole_search.py", "reproduce/test_collage.py", "cli/test_submit.py"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from support.imports import PACKAGE, imports, room, rooms_used
 
 ROOMS = [  # a room imports only those before it
-    *("core", "data", "weights", "experiment", "propose", "train", "models", "search"),
+    *("core", "data", "weights", "experiment", "propose", "train", "models", "serving", "search"),
     *("check", "evaluation", "tables", "reproduce", "pyfunc", "cli"),
 ]
 LEAVES = {

@@ -11,6 +11,7 @@ from dmltune.check.document import CheckDocument
 from dmltune.check.finished_search import FinishedSearch, load_finished_search
 from dmltune.check.plan import CheckRequest, PreparedCheck, prepare_check
 from dmltune.check.session import CheckResult, run_check
+from dmltune.core.reranking import require_method
 from dmltune.errors import UserError
 from dmltune.experiment.loading import parse_overrides
 from dmltune.resources import Locations, Resources
@@ -32,6 +33,7 @@ def check(
     name: str | None = None,
     overrides: Sequence[str] = (),
     clustering: bool = False,
+    rerank: str = "",
     workers: int = 1,
     concurrent: int | None = None,
     address: str | None = None,
@@ -44,10 +46,12 @@ def check(
 
     Each, also of the `top` best trials, gets folds × `repeats` models (default: all folds, 3 repeats). The
     same `name`, by default SEARCH-check, continues where it was stopped. With `clustering` NMI and F1 are
-    measured too. With `fair_baseline` the baseline first gets a search of its own, as long as the one that is
-    checked; `watch` shows its state. Every opening of the test classes is written into the store's test
-    ledger.
+    measured too, with `rerank` (core.reranking.METHODS) what re-ranking adds. With `fair_baseline` the
+    baseline first gets a search of its own, as long as the one that is checked; `watch` shows its state.
+    Every opening of the test classes is written into the store's test ledger.
     """
+    if rerank:
+        require_method(rerank)
     resources = Resources(workers, concurrent, address)
     locations = Locations(store or Store.at(), data_root)
     tuned = None
@@ -65,6 +69,7 @@ def check(
         name=name,
         overrides=overrides,
         clustering=clustering,
+        rerank=rerank,
         store=locations.store,
         data_root=data_root,
         tuned=tuned,
@@ -81,6 +86,7 @@ def prepare(
     name: str | None = None,
     overrides: Sequence[str] = (),
     clustering: bool = False,
+    rerank: str = "",
     store: Store,
     data_root: Path | None = None,
     tuned: Configuration | None = None,
@@ -101,6 +107,7 @@ def prepare(
         baseline_search=baseline_name(finished) if tuned else "",
         own_patience=bool({"patience", "validate_every"} & set(parse_overrides(overrides))),
         clustering=clustering,
+        rerank=rerank,
     )
     locations = Locations(store, data_root)
     prepared = prepare_check(request, locations)

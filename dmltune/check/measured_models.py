@@ -16,6 +16,7 @@ from torch import Tensor
 from dmltune.check.clusterings import stored_clustering
 from dmltune.check.document import CheckDocument, ClassConfusion, ClassScores, DistanceHistogram, ModelResult
 from dmltune.check.plan import CheckPlan, PlannedModel
+from dmltune.check.rerankings import stored_reranking
 from dmltune.core import retrieval
 from dmltune.data.images import ImageSet
 from dmltune.report.check_sentences import main_of
@@ -57,6 +58,7 @@ def read_models(plan: CheckPlan, series: RunSeries) -> dict[str, list[MeasuredMo
         tensors, facts = read_measurement(folder, "average_precision", "nearest", "matched")
         training = {key: trained[key] for key in ("run_id", "step", "validation")}
         test = facts["metrics"] | (stored_clustering(folder) if plan.clustering else {})
+        test |= stored_reranking(folder, plan.rerank) if plan.rerank else {}
         result = ModelResult(member.name, member.fold, member.seed, **training, test=test)
         matched_Q = tensors["matched"]
         precision_Q = tensors["average_precision"].double().masked_fill(~matched_Q, torch.nan)

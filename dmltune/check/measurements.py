@@ -21,6 +21,7 @@ from dmltune.check.ensembles import ensemble
 from dmltune.check.finished_search import FinishedSearch
 from dmltune.check.measured_models import MeasuredModel, Models
 from dmltune.check.plan import CheckPlan
+from dmltune.check.rerankings import measure_rerankings
 from dmltune.check.statistics import best_of_n, mean_interval
 from dmltune.data.images import ImageSet
 from dmltune.train.measurement import read_measurement
@@ -40,6 +41,8 @@ def measured(
     """Return the document with all that comes from the models."""
     if plan.clustering:
         measure_clusterings(plan, series, images, log)
+    if plan.rerank:
+        measure_rerankings(plan, series, images, log)
     models = measured_models.read_models(plan, series)
     comparisons = _comparisons(models, plan.baseline, images, document.level)
     results = []

@@ -48,7 +48,7 @@ class PlannedModel:
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """`clustering`: NMI and F1 of k-means are measured too."""
+    """`clustering`: NMI and F1 of k-means are measured too. `rerank`: so is this re-ranking ("": none)."""
 
     protocol: str
     folds: int
@@ -56,6 +56,7 @@ class CheckPlan:
     baseline: str | None
     configurations: tuple[Configuration, ...]
     clustering: bool = False
+    rerank: str = ""
 
     @classmethod
     def read(cls, folder: Path) -> CheckPlan | None:
@@ -116,7 +117,8 @@ class CheckPlan:
             }
             for each in self.configurations
         ]
-        tree: Mapping[str, Any] = vars(self) | {"configurations": configurations}
+        own = {key: value for key, value in vars(self).items() if key != "rerank" or value}
+        tree: Mapping[str, Any] = own | {"configurations": configurations}
         return json.dumps(tree, indent=1)
 
 
@@ -143,6 +145,7 @@ class CheckRequest:
     protocol: str = ""
     own_patience: bool = False
     clustering: bool = False
+    rerank: str = ""
 
     def warning(self, protocol: str) -> str:
         """Return what every result of this check says first, or nothing."""
@@ -163,7 +166,9 @@ class CheckRequest:
             raise UserError(f"--repeats must be 1 to {FOLD_SEEDS - 1}; got {self.repeats}")
         if previous is None:
             folds, repeats = self.folds or most, self.repeats or REPEATS
-            return CheckPlan(protocol, folds, repeats, self.baseline, self.configurations, self.clustering)
+            return CheckPlan(
+                *(protocol, folds, repeats, self.baseline, self.configurations, self.clustering), self.rerank
+            )
         by_key, baseline = {each.key: each for each in previous.configurations}, None
         for each in self.configurations:
             own = by_key.get(each.key)
@@ -189,6 +194,7 @@ class CheckRequest:
             previous.baseline or baseline,
             tuple(by_key.values()),
             previous.clustering or self.clustering,
+            self.rerank or previous.rerank,
         )
 
 

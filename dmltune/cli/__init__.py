@@ -18,6 +18,7 @@ from dmltune.errors import UserError, nearest, readable
 COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
     *("runs", "best", "report", "compare", "export-config", "importance", "resume", "stop", "rm"),
+    *("embed", "index", "query", "export", "serve"),
     *("data", "weights", "store", "reproduce", "ui", "doctor", "submit"),
 )
 

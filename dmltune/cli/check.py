@@ -16,6 +16,7 @@ from dmltune.cli.parser import (
     command_line,
     override,
 )
+from dmltune.cli.query import add_rerank
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +51,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_number("--folds", "number of folds (default: all 4 of protocol fair)")
     parser.add_flag("--fair-baseline", "search the baseline first, with as many trials as the method had")
     parser.add_flag("--clustering", "also NMI and F1 of k-means; half a minute a model with 11,316 classes")
+    add_rerank(parser)
     add_name(parser, "SEARCH-check", "is continued and extended")
     add_cluster(parser, "training")
     add_places(parser)
@@ -76,6 +78,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         name=args.name,
         overrides=args.overrides,
         clustering=args.clustering,
+        rerank=args.rerank or "",
         workers=args.workers,
         concurrent=args.concurrent,
         address=args.address,
@@ -108,7 +111,8 @@ def show_plan(args: argparse.Namespace, out: Output) -> int:
     resources, store = planned_resources(args), Store.at(args.store)
     prepared = prepare(
         args.search, top=args.top, repeats=args.repeats, folds=args.folds, name=args.name,
-        overrides=args.overrides, clustering=args.clustering, store=store, data_root=args.data_root,
+        overrides=args.overrides, clustering=args.clustering, rerank=args.rerank or "",
+        store=store, data_root=args.data_root,
     )  # fmt: skip
     varies = list(baseline_space(prepared.search.experiment).search) if args.fair_baseline else []
     plan, folder = prepared.plan, store.search_folder(prepared.name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output, new_table
 from dmltune.cli.parser import Parser, add_format, add_places, override
+from dmltune.cli.query import add_rerank
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +21,7 @@ EXAMPLES = """\
   dmltune evaluate birds --split test --data-root ~/data -f json
   dmltune evaluate birds data.missing=skip      without listed images that cannot be read
   dmltune evaluate demo --clustering            NMI and F1 of k-means too
+  dmltune evaluate demo --rerank k-reciprocal   neighbours in another order, without training
   dmltune evaluate people --pairs ~/data/lfw/pairs.txt     do two images show the same person?
   dmltune evaluate cub-lite-frozen              a space in which nothing learns, on the test classes
 """
@@ -53,6 +55,7 @@ def add_arguments(parser: Parser) -> None:
         " faces are aligned by a landmarks.txt beside it",
         metavar="FILE",
     )
+    add_rerank(parser)
     add_places(parser)
     add_format(parser)
 
@@ -71,6 +74,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             "store": Store.at(args.store),
             "data_root": args.data_root,
             "clustering": args.clustering,
+            "rerank": args.rerank,
             "progress": lambda done, total: advance(f"evaluate {args.name}", done, total),
         }
         if args.compare:
@@ -108,7 +112,7 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
     for figure, value in result.get("geometry", {}).items():
         shape.add_row(figure.replace("_", " "), f"{value:.3f}")
     loud = [Text(result["warning"], style="bold red"), ""] if "warning" in result else []
-    parts = [grid, clustered(result), verified(result), shape]
+    parts = [grid, reranked(result, others), clustered(result), verified(result), shape]
     body = [line for part in parts if part is not None for line in (part, "")]
     return ["", *loud, *body, *(Text(fact, style="dim") for fact in facts(result))]
 
@@ -141,6 +145,21 @@ def clustered(result: Mapping[str, Any]) -> Table | None:
     grid = new_table(f"{result['classes']:,} clusters of k-means, %", result["name"])
     grid.add_row("NMI", percent(figures["nmi"]))
     grid.add_row("F1", percent(figures["f1"]))
+    return grid
+
+
+def reranked(result: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> Table | None:
+    """Return MAP@R and P@1 after re-ranking and the gain, when they were computed."""
+    from dmltune.report.formatting import percent
+
+    if "reranked" not in result:
+        return None
+    shown = {result["name"]: result} | {name: other for name, other in others.items() if "reranked" in other}
+    grid = new_table(f"re-ranked by {result['reranked']['method']}, %", *shown)
+    for metric, title in (("map_at_r", "MAP@R"), ("precision_at_1", "P@1")):
+        grid.add_row(title, *(percent(each["reranked"][metric]) for each in shown.values()))
+    gains = (percent(each["reranked"]["gain"], signed=True) for each in shown.values())
+    grid.add_row("gain in MAP@R", *gains)
     return grid
 
 

@@ -78,16 +78,26 @@ class Parser(argparse.ArgumentParser):
 
     def _choose_space_or_data(self, args: argparse.Namespace) -> None:
         """Require a space, or `--data` in its place: then the first positional argument is an override."""
-        if args.data is None:
+        if getattr(args, "recipe", None) is not None:
+            if args.data is not None or args.write is not None:
+                self.error("--from trains the recipe of a model; leave out --data and --write")
+            self._no_space(args, "--from takes the space from the model")
+        elif args.data is None:
             if args.space is None:
                 self.error("the following arguments are required: SPACE")
             if args.write is not None:
                 self.error("--write writes the space that is proposed for --data FOLDER")
-        elif args.space is not None:
-            if "=" not in args.space.lstrip("="):
-                raise UserError(f"--data proposes its own space; leave out {readable(args.space)}.")
-            args.overrides = [args.space, *args.overrides]
-            args.space = None
+        else:
+            self._no_space(args, "--data proposes its own space")
+
+    def _no_space(self, args: argparse.Namespace, reason: str) -> None:
+        """Take what stands in the place of the space as the first override."""
+        if args.space is None:
+            return
+        if "=" not in args.space.lstrip("="):
+            raise UserError(f"{reason}; leave out {readable(args.space)}.")
+        args.overrides = [args.space, *args.overrides]
+        args.space = None
 
 
 def command_line(args: argparse.Namespace, **changes: Any) -> str:

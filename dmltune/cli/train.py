@@ -15,6 +15,7 @@ from dmltune.cli.parser import (
     add_name,
     add_places,
     command_line,
+    overrides_of,
     places_of,
 )
 from dmltune.errors import UserError
@@ -29,11 +30,23 @@ EXAMPLES = """\
   dmltune train glyphs-ccp references=batch optimizer.lr=0.002 --seed 3
   dmltune train cub-lite --data-root ~/data --workers 2
   dmltune train --data ./photos max_steps=100
+  dmltune train --from demo --name again --seed 1        the winner's recipe once more
+  dmltune train --from demo --all-classes --name shop    on every class, for embed, index and serve
 """
 
 
 def add_arguments(parser: Parser) -> None:
     add_experiment(parser, "what to train")
+    parser.add_argument(
+        "--from",
+        dest="recipe",
+        metavar="NAME",
+        help="train the recipe of a search's winner, of a training or of a run, in place of SPACE",
+    )
+    parser.add_flag(
+        "--all-classes",
+        "with --from: on every image of both halves, for serving; no class is left to measure on",
+    )
     add_places(parser)
     add_name(parser, "space and time")
     parser.add_number("--workers", "processes (default: 1)", default=1)
@@ -54,12 +67,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.cli.recommendation import recommended
     from dmltune.report.summary import warning
 
+    if args.all_classes and args.recipe is None:
+        raise UserError("--all-classes needs --from NAME: a search first, on classes that can be compared.")
     if args.trials != 1:
         space = args.space if args.data is None else f"--data {args.data}"
         raise UserError(
             f"a training is one trial; --trials was {args.trials}. For more: dmltune search {space}"
         )
-    chosen = experiment_choice.choose_experiment(args)
+    chosen = from_recipe(args) if args.recipe else experiment_choice.choose_experiment(args)
     experiment_choice.show(chosen)
     protocol = chosen.experiment.objective.protocol
     try:
@@ -75,6 +90,28 @@ def run(args: argparse.Namespace, out: Output) -> int:
         return 1
     out.show(*closing(chosen.name, last, places_of(args), protocol))
     return 0
+
+
+def from_recipe(args: argparse.Namespace) -> ChosenExperiment:
+    """Return the experiment of a stored model, with the overrides."""
+    from dmltune.cli.experiment_choice import ChosenExperiment, default_name, requested_steps
+    from dmltune.experiment.loading import parse_overrides
+    from dmltune.serving.recipe import recipe
+    from dmltune.store import Store
+
+    experiment = recipe(args.recipe, Store.at(args.store), args.all_classes, requested_steps(args.overrides))
+    if overrides := overrides_of(args):
+        experiment = experiment.with_values(parse_overrides(overrides))
+    note = ""
+    if args.all_classes:
+        note = (
+            f"every class of {experiment.data.name} trains, for {experiment.max_steps} steps: no class is "
+            "left to measure on, and the test ledger says so"
+        )
+    space = experiment.data.name
+    return ChosenExperiment(
+        experiment, space, args.name or default_name(space), notes=(note,) if note else ()
+    )
 
 
 def train_with(args: argparse.Namespace, chosen: ChosenExperiment) -> TrialReport | None:
@@ -122,6 +159,14 @@ def closing(name: str, last: TrialReport, places: str, protocol: str) -> list[st
     from dmltune.report.summary import warning
 
     notice = warning(protocol)
+    if protocol == "all_classes":
+        return [
+            "",
+            f"{name}: trained for {last.step} steps on every class. No class is left to measure on:",
+            "the search's check says how good the recipe is.",
+            "",
+            f"  dmltune index {name} FOLDER{places}",
+        ]
     classes = "test" if notice else "validation"
     return [
         "",

@@ -88,6 +88,17 @@ def load(folder: Path) -> tuple[dict[str, Tensor], Json]:
     return tensors, meta
 
 
+def write(path: Path, tensors: dict[str, Tensor], meta: Json) -> None:
+    """Write a file of another kind in the same form: atomically, with a checksum."""
+    replace_file(path, *_packed(tensors, meta))
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], Json]:
+    """Return (tensors, meta) of a file that `write` made; a UserError if it is missing or damaged."""
+    tensors, meta, _ = _read(path)
+    return tensors, meta
+
+
 def save_model(folder: Path, embedder_state: dict[str, Tensor], description: ModelDescription) -> None:
     """Write an embedder to serve or evaluate; `model.json` repeats its description for people."""
     tree = description.to_dict()
@@ -102,9 +113,10 @@ def load_model(
 ) -> tuple[dict[str, Tensor], ModelDescription]:
     """Return (embedder state, description); a UserError if the file is missing, damaged or newer.
 
-    `complete` gets a description of format 1 and returns the values of the keys that it lacks.
+    `folder` may be the file itself, under any name that ends with `.safetensors`. `complete` gets a
+    description of format 1 and returns the values of the keys that it lacks.
     """
-    path = folder / MODEL
+    path = model_file(folder)
     tensors, tree, number = _read(path)
     with reading(path):
         if number == 1 and complete is not None:
@@ -114,6 +126,11 @@ def load_model(
             if tensor.is_floating_point() and not tensor.isfinite().all():
                 raise ValueError(f"{name} is not finite")
     return tensors, description
+
+
+def model_file(place: Path) -> Path:
+    """Return the file of the model: `place` itself when it is a .safetensors file, else the one in it."""
+    return place if place.suffix == ".safetensors" and not place.is_dir() else place / MODEL
 
 
 def load_weights(module: nn.Module, state: dict[str, Tensor], path: Path) -> None:

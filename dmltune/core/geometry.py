@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmltune.core.plain_graph import plain_graph
+
 _CANCELLED = 1e-2  # squared distances below this share of the squared norms lost digits: they are recomputed
 _BLOCK = 1 << 22  # numbers held at once when single entries are computed again
 
@@ -22,8 +24,18 @@ def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tens
     that cancellation spoils are computed from the differences: near-zero distances are accurate too.
     """
     x_BD, y_RD = at_least_float32(x_BD), at_least_float32(y_RD)
+    if plain_graph():
+        return _plain_distance(x_BD, y_RD, squared)
     distance_BR: Tensor = _Distance.apply(x_BD, y_RD, squared)
     return distance_BR
+
+
+def _plain_distance(x_BD: Tensor, y_RD: Tensor, squared: bool) -> Tensor:
+    """Return the same numbers from float64 products, without a branch."""
+    x, y = x_BD.double(), y_RD.double()
+    norms_BR = x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1).unsqueeze(-2)
+    square_BR = (norms_BR - 2 * (x @ y.mT)).clamp(min=0)
+    return (square_BR if squared else square_BR.sqrt()).to(x_BD.dtype)
 
 
 class _Distance(torch.autograd.Function):

@@ -94,7 +94,7 @@ def query_figures(
     alone = gallery is None or gallery_labels is None
     labels_G = query_labels if gallery_labels is None else gallery_labels
     labels_G = collectives.gather(labels_G) if sharded else labels_G
-    R_Q = _matches(query_labels, labels_G) - int(alone)
+    R_Q = match_counts(query_labels, labels_G) - int(alone)
     count, device = len(query), query.device
     figures = torch.zeros(3, count, dtype=torch.float64, device=device)
     recall_QK = torch.zeros(count, len(ks), dtype=torch.bool, device=device)
@@ -103,7 +103,7 @@ def query_figures(
     for block in blocks(query, None if alone else gallery, R_Q.clamp(min=depth), sharded=sharded):
         rows, near_QK = block.row_Q, block.index_QK
         same_QK = (labels_G[near_QK.clamp(min=0)] == query_labels[rows].unsqueeze(1)) & (near_QK >= 0)
-        figures[:, rows] = _figures(same_QK, R_Q[rows])
+        figures[:, rows] = figures_of_ranks(same_QK, R_Q[rows])
         for place, k in enumerate(ks):
             recall_QK[rows, place] = same_QK[:, :k].any(1)
         nearest_Q[rows] = near_QK[:, 0]
@@ -168,7 +168,7 @@ def confusions(labels_Q: Tensor, nearest_labels_Q: Tensor, top: int) -> list[Con
     return sorted(pairs, key=lambda pair: (-pair.queries, -pair.share, pair.of, pair.taken_for))[:top]
 
 
-def _figures(same_QK: Tensor, R_Q: Tensor) -> Tensor:
+def figures_of_ranks(same_QK: Tensor, R_Q: Tensor) -> Tensor:
     """Return average precision, precision at 1 and R-precision as rows of (3, Q)."""
     rank_K = torch.arange(1, same_QK.shape[1] + 1, device=same_QK.device)
     within_QK = (same_QK & (rank_K <= R_Q.unsqueeze(1))).double()
@@ -176,7 +176,7 @@ def _figures(same_QK: Tensor, R_Q: Tensor) -> Tensor:
     return torch.stack([average_precision_Q, same_QK[:, 0].double(), within_QK.sum(1) / R_Q.clamp(min=1)])
 
 
-def _matches(query_labels: Tensor, gallery_labels: Tensor) -> Tensor:
+def match_counts(query_labels: Tensor, gallery_labels: Tensor) -> Tensor:
     """Return how many gallery points share each query's label."""
     labels, counts = torch.unique(gallery_labels, return_counts=True)
     place = torch.searchsorted(labels, query_labels).clamp(max=max(0, len(labels) - 1))

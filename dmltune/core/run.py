@@ -47,7 +47,8 @@ class Schedule:
     `patience` counts validations without improvement. From the step of each milestone on, learning rates are
     multiplied by `decay`; so they are after every `plateau` validations without improvement. Every
     `monitor_every` steps, and at every validation, the monitored images of the feed are measured; None: the
-    references get the score of the validations, and nothing in between.
+    references get the score of the validations, and nothing in between. choose: "last" stores the weights of
+    the last validation, for a training whose score says nothing about other classes.
     """
 
     max_steps: int
@@ -59,6 +60,7 @@ class Schedule:
     decay: float = 0.1
     plateau: int | None = None
     monitor_every: int | None = None
+    choose: Literal["best", "last"] = "best"
 
     def __post_init__(self) -> None:
         if self.metric not in MEASURES:
@@ -190,7 +192,8 @@ class Run:
         """Copy the validated weights if the score is the best so far; begin the next interval."""
         self.metrics = metrics
         score = metrics[self.schedule.metric]
-        improved = self.sign * score > self.sign * self.best_score
+        is_last = self.schedule.choose == "last"
+        improved = is_last or self.sign * score > self.sign * self.best_score
         self.plateau.count_validation(improved)
         if improved:
             self.best_score, self.best_step, self.validations_without_improvement = score, self.step, 0

@@ -2,7 +2,8 @@
 
 Protocol `conventional` validates on the test half. `within` trains on all classes of both halves and
 validates on other images of the same classes, as in Fig. 3.2 and chapter 4 of the thesis: it leaves nothing
-to test on.
+to test on. `all_classes` trains on every image of both halves, for serving; what it measures meanwhile are
+images that it trains on.
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ PARTITIONS = {
 }  # validation takes one partition of the classes, training the rest
 CONVENTIONAL = "conventional"
 WITHIN, WITHIN_PARTS = "within", 5  # a fifth of the images of each class validates
-PROTOCOLS = (*PARTITIONS, CONVENTIONAL, WITHIN)
+ALL_CLASSES, WATCHED = "all_classes", 2000  # of the images that train, so many are measured
+BOTH_HALVES = (CONVENTIONAL, WITHIN, ALL_CLASSES)  # protocols that read the test half
+PROTOCOLS = (*PARTITIONS, *BOTH_HALVES)
 FEWEST = 2 * min(PARTITIONS.values())  # training classes that any protocol can split
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Ascending indices of training and of validation images, which share no class but with `within`."""
+    """Ascending indices of training and of validation images, without a common class but in two protocols.
+
+    `within` shares classes, `all_classes` images.
+    """
 
     train_N: Ints
     validation_N: Ints
@@ -36,8 +42,8 @@ class Split:
 
 def folds(protocol: str) -> int:
     """Return the number of folds of a protocol."""
-    if protocol in (CONVENTIONAL, WITHIN):
-        return 1 if protocol == CONVENTIONAL else WITHIN_PARTS
+    if protocol in BOTH_HALVES:
+        return WITHIN_PARTS if protocol == WITHIN else 1
     if protocol not in PARTITIONS:
         raise UserError(
             f"no protocol '{protocol}'{nearest(protocol, PROTOCOLS) or '; use ' + ', '.join(PARTITIONS)}"
@@ -60,6 +66,8 @@ def split(labels_N: Ints, protocol: str, fold: int = 0, seed: int = 0) -> Split:
         raise UserError(f"protocol '{protocol}' has the folds 0 to {parts - 1}; got {fold}.")
     if protocol == WITHIN:
         return _split_images(labels_N, fold, seed)
+    if protocol == ALL_CLASSES:
+        return Split(np.arange(len(labels_N)), _watched(labels_N, seed))
     classes = np.unique(labels_N)
     if len(classes) < 2 * parts:
         raise UserError(
@@ -80,6 +88,14 @@ def _split_images(labels_N: Ints, fold: int, seed: int) -> Split:
     place_N = np.arange(len(labels_N)) - np.repeat(first_C, counts_C)
     validates_N[by_class] = place_N % WITHIN_PARTS == fold
     return Split(train_N=np.flatnonzero(~validates_N), validation_N=np.flatnonzero(validates_N))
+
+
+def _watched(labels_N: Ints, seed: int) -> Ints:
+    """Return the ascending indices of the images of some classes, WATCHED of them or a few more."""
+    counts_C = np.bincount(labels_N)
+    order_C = np.random.default_rng(seed).permutation(len(counts_C))
+    enough = int(np.searchsorted(counts_C[order_C].cumsum(), WATCHED)) + 1
+    return np.flatnonzero(np.isin(labels_N, order_C[:enough]))
 
 
 def _instead(classes: int) -> str:

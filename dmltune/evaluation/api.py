@@ -17,7 +17,9 @@ from torch import Tensor
 from dmltune.check.configurations import digest
 from dmltune.core.analysis import distance_histograms, geometry
 from dmltune.core.clustering import cluster, clustering_metrics
+from dmltune.core.reranking import require_method, reranked_metrics
 from dmltune.core.threads import torch_threads
+from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
@@ -31,7 +33,7 @@ from dmltune.resources import Locations
 from dmltune.store import Store
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images, validation_split
-from dmltune.train.inference import embed, retrieval
+from dmltune.train.inference import embed, retrieval, sides
 from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.test_access import open_test
 
@@ -52,6 +54,7 @@ def evaluate(
     kind: Kind = "evaluate",
     clustering: bool = False,
     pairs: Path | None = None,
+    rerank: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
     """Return retrieval metrics (fractions) of a search's winner, a training, or one run by its id.
@@ -63,16 +66,19 @@ def evaluate(
     space.
 
     `clustering` adds NMI and F1 of k-means with as many clusters as classes. `pairs` (a list that
-    data.pairs reads) adds accuracy and TAR at FAR of whether two images show the same.
+    data.pairs reads) adds accuracy and TAR at FAR of whether two images show the same. `rerank`
+    (core.reranking.METHODS) adds the metrics of the re-ranked neighbours, and their gain, under "reranked".
     """
     if split is not None and split not in SPLITS:
         raise UserError(f"--split must be validation or test; got '{split}'{nearest(split, SPLITS)}")
+    if rerank is not None:
+        require_method(rerank)
     locations = Locations(store or Store.at(), data_root)
     tracker = Tracker(locations.store)
     model = find_model(run, tracker, overrides)
     pair_list = None if pairs is None else PairList.read(pairs)  # its mistakes show before anything is opened
     chosen = split or ("test" if model.untrained else "validation")
-    return measured(model, chosen, tracker, locations, kind, clustering, pair_list, progress)
+    return measured(model, chosen, tracker, locations, kind, clustering, pair_list, rerank, progress)
 
 
 def measured(
@@ -83,6 +89,7 @@ def measured(
     kind: Kind = "evaluate",
     clustering: bool = False,
     pair_list: PairList | None = None,
+    rerank: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
     """Return what `evaluate` does for a model that is at hand, on the `chosen` split."""
@@ -91,7 +98,7 @@ def measured(
             images, indices = _test_images(model, locations, kind)
         else:
             images, indices = _validation_images(model.experiment, locations)
-        measurement = _Measurement(model, chosen, images, indices, clustering, pair_list)
+        measurement = _Measurement(model, chosen, images, indices, clustering, pair_list, rerank)
         document, emb_ND, figures = measurement.run(progress)
         if not model.untrained:
             _log(tracker, model, chosen, figures, emb_ND, torch.from_numpy(images.labels_N[indices]))
@@ -108,6 +115,7 @@ class _Measurement:
     indices: Indices
     clustering: bool
     pairs: PairList | None
+    rerank: str | None = None
 
     def run(self, progress: Progress) -> tuple[dict[str, Any], Tensor, dict[str, float]]:
         """Return the document, the points, and the figures for the run."""
@@ -125,10 +133,20 @@ class _Measurement:
             assignments_N = cluster(emb_ND, len(labels_N.bincount().nonzero()), seed=0)
             document["clustering"] = clustering_metrics(labels_N, assignments_N)
             figures |= {f"{self.split}_{k}": v for k, v in document["clustering"].items()}
+        if self.rerank is not None:
+            document["reranked"] = after = self._reranked(emb_ND, metrics)
+            name = f"{self.split}_{self.rerank.replace('-', '_')}_map_at_r"
+            figures[name] = after["map_at_r"]
         if self.pairs is not None:
             document["pairs"] = self.pairs.verified(self.model.embedder, data.size, images.margin)
             figures |= as_metrics(document["pairs"])
         return document, emb_ND, figures
+
+    def _reranked(self, emb_ND: Tensor, metrics: dict[str, float]) -> dict[str, Any]:
+        assert self.rerank is not None
+        ks = catalog.recall_ks(self.images.name)
+        after = reranked_metrics(self.rerank, *sides(emb_ND, self.images, self.indices), ks=ks)
+        return {"method": self.rerank, **after, "gain": after["map_at_r"] - metrics["map_at_r"]}
 
     def _facts(self) -> dict[str, Any]:
         """Return what was measured: the parts of the document that are no figures."""

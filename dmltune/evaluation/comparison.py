@@ -27,6 +27,7 @@ def compare(
     store: Store | None = None,
     data_root: Path | None = None,
     clustering: bool = False,
+    rerank: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
     """Return `evaluate` of the winner, with those of the others under "baseline" and "untrained"."""
@@ -34,13 +35,19 @@ def compare(
     tracker = Tracker(locations.store)
     baseline = baseline_run(search, tracker).info.run_id
     options: dict[str, Any] = {"split": split, "store": locations.store, "data_root": data_root}
-    options |= {"clustering": clustering, "progress": progress}
+    options |= {"clustering": clustering, "progress": progress, "rerank": rerank}
     winner = evaluate(search, overrides, **options)
     model = find_model(search, tracker, overrides)
     others = {
         "baseline": evaluate(baseline, overrides, **options),
         "untrained": measured(
-            untrained(model, locations), winner["split"], tracker, locations, "evaluate", clustering
+            untrained(model, locations),
+            winner["split"],
+            tracker,
+            locations,
+            "evaluate",
+            clustering,
+            rerank=rerank,
         ),
     }
     return winner | others

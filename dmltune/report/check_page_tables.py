@@ -12,7 +12,10 @@ from dmltune.report import formatting
 if TYPE_CHECKING:
     from dmltune.check.document import CheckDocument, ConfigurationResult
 
-METRICS = ("map_at_r", "precision_at_1", "r_precision", "nmi", "f1")
+METRICS = (
+    *("map_at_r", "precision_at_1", "r_precision", "nmi", "f1"),
+    *("k_reciprocal_map_at_r", "aqe_map_at_r"),
+)
 EXTREMES = 8  # classes with the largest gains, and as many with the largest losses
 FEW_MODELS = 24  # more are folded away
 GEOMETRY = {

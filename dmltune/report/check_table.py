@@ -16,7 +16,7 @@ from dmltune.report import formatting
 from dmltune.report.terminal import WIDTH, failure_lines, grid, line, lines, wrapped
 
 if TYPE_CHECKING:
-    from dmltune.check.document import CheckDocument
+    from dmltune.check.document import CheckDocument, MeanResult
 
 STYLES = {"better": "bold green", "worse": "bold red", "none": "", "unknown": "yellow", "untrained": "yellow"}
 
@@ -30,7 +30,15 @@ def check_table(document: CheckDocument) -> list[RenderableType]:
         parts += ["", *(part for text in cautions for part in lines(text, "bold red"))]
     if not document.configurations:
         return [*parts, "", say.headline(document)]
-    parts += ["", _scores(document), *_clusterings(document), "", *_verdicts(document), ""]
+    parts += [
+        "",
+        _scores(document),
+        *_clusterings(document),
+        *_rerankings(document),
+        "",
+        *_verdicts(document),
+        "",
+    ]
     if selection := say.selection(document):
         parts += [*lines(selection), ""]
     if document.failed:
@@ -76,6 +84,33 @@ def _clusterings(document: CheckDocument) -> list[RenderableType]:
         figures = (row.single.get(name) for name in ("nmi", "f1"))
         table.add_row(line(row.name), *(formatting.percent(each.mean if each else None) for each in figures))
     return ["", table]
+
+
+def _rerankings(document: CheckDocument) -> list[RenderableType]:
+    """Return what re-ranking adds, when it was measured."""
+    parts: list[RenderableType] = []
+    for prefix, method in (("k_reciprocal", "k-reciprocal"), ("aqe", "query expansion")):
+        if not any(f"{prefix}_gain" in row.single for row in document.configurations):
+            continue
+        table = grid(width=WIDTH)
+        table.add_column(f"re-ranked by {method}", ratio=1, overflow="fold")
+        for title in ("MAP@R %", "P@1 %", "gain in MAP@R"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for row in document.configurations:
+            names = (f"{prefix}_{name}" for name in ("map_at_r", "precision_at_1"))
+            figures = (row.single.get(name) for name in names)
+            cells = (formatting.percent(each.mean if each else None) for each in figures)
+            table.add_row(line(row.name), *cells, _gain(row.single.get(f"{prefix}_gain")))
+        parts += ["", table]
+    return parts
+
+
+def _gain(result: MeanResult | None) -> str:
+    """`+2.1 (1.0 – 3.2)`, in points."""
+    if result is None:
+        return "–"
+    interval = say.between(result)
+    return formatting.percent(result.mean, signed=True) + (f" ({interval})" if interval != "–" else "")
 
 
 def _verdicts(document: CheckDocument) -> list[RenderableType]:

@@ -18,6 +18,8 @@ METRICS = {
     "r_precision": "R-precision",
     "nmi": "NMI",
     "f1": "F1",
+    "k_reciprocal_map_at_r": "k-reciprocal MAP@R",
+    "aqe_map_at_r": "query expansion MAP@R",
 }
 COSTS = {  # of a model: short and long names
     "embedding_size": ("dim", "embedding size"),

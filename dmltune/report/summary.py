@@ -98,7 +98,9 @@ def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
 
 
 def warning(protocol: str) -> str:
-    """Return the warning for a protocol that chooses models on the test classes, or nothing."""
+    """Return the warning for a protocol that reads the test classes while it trains, or nothing."""
+    if protocol == "all_classes":
+        return "all classes train here: these figures are of images that were trained on"
     if protocol != "conventional":
         return ""
     return "conventional protocol: these figures were monitored on the test classes"

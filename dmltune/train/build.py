@@ -18,7 +18,7 @@ from dmltune.data import catalog
 from dmltune.data.features import MapFeed, Views, stored_maps
 from dmltune.data.feed import ImageFeed
 from dmltune.data.images import ImageSet, Missing
-from dmltune.data.splits import CONVENTIONAL, WITHIN, Monitored, Split, monitored, split
+from dmltune.data.splits import ALL_CLASSES, BOTH_HALVES, CONVENTIONAL, Monitored, Split, monitored, split
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations
@@ -53,7 +53,7 @@ def both_halves(
     missing: Missing = "error",
     test_list: str | None = None,
 ) -> Monitored:
-    """Return training and test images, for the protocols `conventional` and `within` alone."""
+    """Return training and test images, for the protocols of splits.BOTH_HALVES alone."""
     root = Path(data_root) if data_root else None
     test = catalog.load(name, "test", root, path=path, missing=missing, test_list=test_list)
     train = training_half(name, classes, data_root, path, missing, test_list)
@@ -62,8 +62,11 @@ def both_halves(
 
 def training_images(experiment: Experiment, data_root: str | None) -> ImageSet:
     chosen = experiment.data
-    load = both_halves if experiment.objective.protocol in (CONVENTIONAL, WITHIN) else training_half
+    protocol = experiment.objective.protocol
+    load = both_halves if protocol in BOTH_HALVES else training_half
     images = load(chosen.name, chosen.classes, data_root, chosen.path, chosen.missing, chosen.test_list)
+    if protocol == ALL_CLASSES:
+        images = replace(images, query_N=None)  # every image trains
     return framed(images, chosen.margin)
 
 
@@ -227,6 +230,7 @@ def schedule_of(experiment: Experiment) -> Schedule:
         decay=experiment.optimizer.decay,
         plateau=experiment.optimizer.plateau,
         monitor_every=experiment.monitor.every,
+        choose="last" if experiment.objective.protocol == ALL_CLASSES else "best",
     )
 
 
@@ -246,6 +250,11 @@ def validate_experiment(
     """
     from dmltune.train.setup import require_setup  # which uses this file
 
+    if experiment.searchable and experiment.objective.protocol == ALL_CLASSES:
+        raise UserError(
+            "protocol all_classes leaves no class to compare trials on. Search with another one, then: "
+            "dmltune train --from NAME --all-classes"
+        )
     require_setup(experiment, locations)
     root = locations.absolute_root
     runs = [experiment.reference_experiment(), experiment.baseline_experiment()]

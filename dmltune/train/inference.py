@@ -27,12 +27,16 @@ _PHOTOS = ("cars196", "cub", "inshop", "own", "sop", "vehicleid")  # with a crop
 
 
 def read_embedder(folder: Path) -> tuple[Embedder, Experiment, ModelDescription]:
-    """Return the embedder that `save_model` wrote, its experiment, and the whole description."""
+    """Return the embedder that `save_model` wrote, its experiment, and the whole description.
+
+    `folder` may be the file of the model itself.
+    """
+    path = checkpoint.model_file(folder)
     state, about = checkpoint.load_model(folder, _settings_of_format_1)
-    with checkpoint.reading(folder / checkpoint.MODEL):
+    with checkpoint.reading(path):
         experiment = Experiment.from_dict(about.experiment)
         embedder = _empty_embedder(experiment, about.normalise)
-        checkpoint.load_weights(embedder, state, folder / checkpoint.MODEL)
+        checkpoint.load_weights(embedder, state, path)
     embedder.standardise_with(about.mean, about.std)
     return embedder, experiment, about
 

@@ -1,8 +1,8 @@
 """The test classes. They are read here alone, with an entry of the test ledger.
 
 `search` and `train` write no entry, so their orders carry none and their workers cannot read a test image.
-Under protocol `conventional` training itself reads them; then the entry says "monitored". Under `within` all
-classes of both halves train.
+Under protocol `conventional` training itself reads them; then the entry says "monitored". Under `within` and
+`all_classes` the classes of both halves train; the entry of `all_classes` says "trained".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dmltune.data import catalog
 from dmltune.data.images import ImageSet, Missing
-from dmltune.data.splits import CONVENTIONAL, WITHIN
+from dmltune.data.splits import ALL_CLASSES, CONVENTIONAL, WITHIN
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind, Ledger, LedgerEntry
@@ -42,9 +42,10 @@ def open_test(
     run_ids: Sequence[str] = (),
 ) -> OpenedTest:
     """Return the test images once the entry is on the disk. Nothing is written when there are no images."""
-    if experiment.objective.protocol == WITHIN:
+    protocol = experiment.objective.protocol
+    if protocol == WITHIN or (protocol == ALL_CLASSES and kind != "trained"):
         raise UserError(
-            "protocol within trains on the classes of both halves, so there are no test classes; "
+            f"protocol {protocol} trains on the classes of both halves, so there are no test classes; "
             "train with another objective.protocol to measure on them"
         )
     images = _test_images(experiment, locations.absolute_root)
@@ -62,7 +63,10 @@ def open_test(
 
 
 def record_monitoring(experiment: Experiment, locations: Locations, study: str) -> None:
-    """Write an entry for a search or training that is monitored on test classes: protocol conventional."""
+    """Write an entry for a search or training that reads test classes: conventional or all_classes."""
+    if experiment.objective.protocol == ALL_CLASSES:
+        why = "every class is trained on, for serving: none is left to measure on"
+        open_test(experiment, locations, kind="trained", study=study, why=why)
     if experiment.objective.protocol == CONVENTIONAL:
         why = "conventional protocol: training is monitored and stopped on the test classes"
         open_test(experiment, locations, kind="monitored", study=study, why=why)

@@ -18,7 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from dmltune.core.plain_graph import plain_graph
+
 _PASSES = 100  # more than bisection alone would need; three to six are usual
+_GRAPH_PASSES = 20  # of an exported network, which cannot stop earlier
 
 
 class Transport(NamedTuple):
@@ -48,6 +51,10 @@ def partial_transport(
             f"got {mu}, {epsilon} and {iterations}"
         )
     cost_BMN = cost_BMN.to(torch.promote_types(cost_BMN.dtype, torch.float32))
+    if plain_graph():
+        share_BMN, logit_BN, mass_BN = _solution(cost_BMN, mu, epsilon, iterations)
+        plan_BMN, count = share_BMN * mass_BN.unsqueeze(-2), cost_BMN.shape[-1]
+        return plan_BMN, torch.sigmoid(-logit_BN) / count, torch.sigmoid(logit_BN) / count
     plan_BMN, residual_BN, taken_BN = _PartialTransport.apply(cost_BMN, mu, epsilon, iterations)
     return plan_BMN, residual_BN, taken_BN
 
@@ -60,14 +67,8 @@ class _PartialTransport(torch.autograd.Function):
         ctx: Any, cost_BMN: Tensor, mu: float, epsilon: float, iterations: int | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         count = cost_BMN.shape[-1]
-        share_BMN = cost_BMN * -epsilon
-        largest_B1N = share_BMN.amax(-2, keepdim=True)
-        share_BMN.sub_(largest_B1N).exp_()
-        total_B1N = share_BMN.sum(-2, keepdim=True)
-        share_BMN.div_(total_B1N)
-        logit_BN, growth_B1 = _solve((largest_B1N + total_B1N.log()).squeeze(-2), mu, iterations)
+        share_BMN, logit_BN, mass_BN = _solution(cost_BMN, mu, epsilon, iterations)
         taken_BN, residual_BN = torch.sigmoid(logit_BN) / count, torch.sigmoid(-logit_BN) / count
-        mass_BN = taken_BN * growth_B1
         ctx.mu, ctx.epsilon = mu, epsilon
         ctx.save_for_backward(share_BMN, logit_BN, mass_BN)
         ctx.set_materialize_grads(False)
@@ -103,6 +104,19 @@ class _PartialTransport(torch.autograd.Function):
         return grad_BMN.mul_(share_BMN).mul_(scale_BN.unsqueeze(-2)), None, None, None
 
 
+def _solution(
+    cost_BMN: Tensor, mu: float, epsilon: float, iterations: int | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return softmax_i(−ε c), u, and the column sums of π."""
+    share_BMN = cost_BMN * -epsilon
+    largest_B1N = share_BMN.amax(-2, keepdim=True)
+    share_BMN.sub_(largest_B1N).exp_()
+    total_B1N = share_BMN.sum(-2, keepdim=True)
+    share_BMN.div_(total_B1N)
+    logit_BN, growth_B1 = _solve((largest_B1N + total_B1N.log()).squeeze(-2), mu, iterations)
+    return share_BMN, logit_BN, torch.sigmoid(logit_BN) / cost_BMN.shape[-1] * growth_B1
+
+
 def _solve(alpha_BN: Tensor, mu: float, iterations: int | None) -> tuple[Tensor, Tensor]:
     """Return (u, growth of t in the last pass: 1 at the solution)."""
     if mu == 1:
@@ -125,7 +139,7 @@ def _newton(alpha_BN: Tensor, mu: float) -> tuple[Tensor, Tensor]:
     x_B1 = torch.clamp(widened_B1 - alpha_BN.mean(-1, keepdim=True), low_B1, high_B1)
     before_B1 = high_B1 - low_B1
     done_B1 = torch.zeros_like(x_B1, dtype=torch.bool)
-    for _ in range(_PASSES):
+    for _ in range(_GRAPH_PASSES if plain_graph() else _PASSES):
         logit_BN = x_B1 + alpha_BN
         up_BN, down_BN = torch.sigmoid(logit_BN), torch.sigmoid(-logit_BN)
         up_B1, down_B1 = up_BN.sum(-1, keepdim=True), down_BN.sum(-1, keepdim=True)
@@ -141,7 +155,7 @@ def _newton(alpha_BN: Tensor, mu: float) -> tuple[Tensor, Tensor]:
         before_B1 = (next_B1 - x_B1).abs()
         x_B1 = torch.where(done_B1, x_B1, next_B1)
         done_B1 = done_B1 | (newton_B1 & (step_B1 <= eps**0.5))  # the error after it is its square
-        if bool(done_B1.all()):
+        if not plain_graph() and bool(done_B1.all()):
             break
     return x_B1 + alpha_BN, torch.ones_like(x_B1)
 

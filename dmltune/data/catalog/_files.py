@@ -16,7 +16,7 @@ import PIL
 from PIL import Image
 
 from dmltune.data.cache import cached
-from dmltune.data.decoding import UnreadableImageError, decode
+from dmltune.data.decoding import UnreadableImageError, decode, rgb
 from dmltune.data.files import open_regular, regular_stat
 from dmltune.data.images import ImageSet, Ints, Missing, Part, Pixels, short_hash
 from dmltune.errors import UserError, printable, readable
@@ -125,7 +125,7 @@ class Source:
 
     @staticmethod
     def converted(image: Image.Image) -> Image.Image:
-        return image.convert("RGB")
+        return rgb(image)
 
 
 @dataclass(frozen=True, eq=False)

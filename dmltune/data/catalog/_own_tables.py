@@ -103,7 +103,7 @@ def _csv(file: Path) -> Iterator[Cells]:
 
 def _parquet(file: Path) -> Iterator[Cells]:
     # pyarrow comes with mlflow, and has no types
-    from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
+    from pyarrow import ArrowException, parquet
 
     try:
         with open_regular(file, "rb") as stream:

@@ -19,6 +19,7 @@ from PIL import Image, ImageOps
 from dmltune.data.catalog import _own_folders, _own_tables
 from dmltune.data.catalog._files import Listing, Source
 from dmltune.data.catalog._own_folders import SPLITS, ImageRow, deal
+from dmltune.data.decoding import rgb
 from dmltune.data.images import Part
 from dmltune.errors import UserError, readable
 
@@ -45,7 +46,7 @@ class OwnSource(Source):
     def converted(image: Image.Image) -> Image.Image:
         upright = ImageOps.exif_transpose(image)
         if not upright.has_transparency_data:
-            return upright.convert("RGB")
+            return rgb(upright)
         ground = Image.new("RGBA", upright.size, "white")
         ground.alpha_composite(upright.convert("RGBA"))
         return ground.convert("RGB")

@@ -176,6 +176,8 @@ class ObjectiveSettings(Section):
 
     metric: Literal["map_at_r", "precision_at_1", "covering_radius"] = "map_at_r"
     mode: Literal["max", "min"] = "max"
-    protocol: Literal["ablation", "fair", "tuning", "halves", "conventional", "within"] = "ablation"
+    protocol: Literal["ablation", "fair", "tuning", "halves", "conventional", "within", "all_classes"] = (
+        "ablation"
+    )
     against: Annotated[tuple[Cost, ...], BeforeValidator(_tuple), AfterValidator(_once)] = ()
     folds: Annotated[int, Field(ge=1, le=20)] = 1  # a trial that loses is dropped between two of them

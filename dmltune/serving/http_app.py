@@ -1,0 +1,183 @@
+"""The HTTP interface: POST /embed, POST /search, GET /health, GET /model. docs/serving.md describes it.
+
+A request has the bytes of one image, or JSON with images in base64. Its size is limited before it is read,
+the pixels of an image before it is decoded.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import anyio
+import anyio.to_thread
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from dmltune.errors import UserError
+from dmltune.serving.index import ImageIndex
+from dmltune.serving.model import LoadedModel, Vectors
+
+BINARY = ("image/", "application/octet-stream")
+WAITING = 8  # requests whose bodies are in memory; further ones wait with theirs
+_SECONDS = 30.0  # for a request's body to arrive
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """The largest request in bytes, the most pixels of an image, and the most images of a request."""
+
+    bytes: int = 32_000_000
+    pixels: int = 50_000_000
+    images: int = 64
+
+
+class RequestError(Exception):
+    """A request that is refused: the HTTP status, a word for programs, and one line for people."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+
+def application(
+    model: LoadedModel, index: ImageIndex | None = None, limits: RequestLimits | None = None
+) -> FastAPI:
+    """Return the application for uvicorn. One request at a time computes; others wait."""
+    limits = limits or RequestLimits()
+    app = FastAPI(title="dmltune serve", description=f"Embeddings by {model.name}.")
+    _answer_errors(app)
+    facts = model.facts()
+    alone, in_memory = anyio.Semaphore(1), anyio.Semaphore(WAITING)
+
+    async def embedded(request: Request) -> Vectors:
+        async with in_memory:
+            return await embed_body(request)
+
+    async def embed_body(request: Request) -> Vectors:
+        images = images_of(await _body(request, limits), request.headers.get("content-type", ""), limits)
+        pictures = model.pictures(images, most_pixels=limits.pixels)
+        async with alone:
+            try:
+                return await anyio.to_thread.run_sync(model.embed_pictures, pictures)
+            except UserError as error:
+                raise RequestError(400, "unreadable_image", str(error)) from None
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok", "fingerprint": model.fingerprint}
+
+    @app.get("/model")
+    async def about() -> dict[str, Any]:
+        return {
+            **facts,
+            "limits": asdict(limits),
+            "index": None if index is None else {**asdict(index.facts), "store": None},
+        }
+
+    @app.post("/embed")
+    async def embed(request: Request) -> dict[str, Any]:
+        emb_ND = await embedded(request)
+        return {"fingerprint": model.fingerprint, "dim": model.dim, "embeddings": emb_ND.tolist()}
+
+    @app.post("/search")
+    async def search(
+        request: Request,
+        k: Annotated[int, Query(ge=1, le=1000)] = 10,
+        rerank: Annotated[str, Query(pattern="^(none|k-reciprocal|aqe)$")] = "none",
+    ) -> dict[str, Any]:
+        if index is None:
+            raise RequestError(404, "no_index", "this server has no index; start it with --index")
+        emb_QD = await embedded(request)
+        async with alone:
+            found = await anyio.to_thread.run_sync(index.search, emb_QD, k, rerank)
+        return {
+            "fingerprint": model.fingerprint,
+            "results": [[neighbour._asdict() for neighbour in row] for row in found],
+        }
+
+    return app
+
+
+def images_of(body: bytes, content_type: str, limits: RequestLimits) -> list[bytes]:
+    """Return the files of the images in a request."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind.startswith(BINARY):
+        images = [body]
+    elif kind == "application/json":
+        images = _from_json(body)
+    else:
+        raise RequestError(
+            415,
+            "content_type",
+            "Content-Type must be image/… or application/octet-stream with one image, or application/json "
+            'with {"images": ["BASE64", …]}',
+        )
+    if not images or not all(images):
+        raise RequestError(400, "empty", "the request has no image, or an empty one")
+    if len(images) > limits.images:
+        raise RequestError(
+            413, "too_many_images", f"at most {limits.images} images a request; got {len(images)}"
+        )
+    return images
+
+
+def _from_json(body: bytes) -> list[bytes]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        raise RequestError(400, "json", "the body is not valid JSON") from None
+    texts = document.get("images") if isinstance(document, dict) else None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise RequestError(400, "json", 'the body must be {"images": ["BASE64", …]}')
+    try:
+        return [base64.b64decode(text, validate=True) for text in texts]
+    except (binascii.Error, ValueError):
+        raise RequestError(400, "base64", "an image is not valid base64") from None
+
+
+async def _body(request: Request, limits: RequestLimits) -> bytes:
+    """Return the body; one that is too large is refused by its header, or when it gets too large."""
+    too_large = RequestError(413, "too_large", f"a request must have at most {limits.bytes:,} bytes")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > limits.bytes:
+        raise too_large
+    body = bytearray()
+    try:
+        with anyio.fail_after(_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.bytes:
+                    raise too_large
+    except TimeoutError:
+        raise RequestError(408, "timeout", f"the body must arrive within {_SECONDS:.0f} seconds") from None
+    return bytes(body)
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """Answer every error as {"error": {"code": …, "message": …}}."""
+
+    def answer(status: int, code: str, message: str) -> JSONResponse:
+        return JSONResponse({"error": {"code": code, "message": message}}, status)
+
+    @app.exception_handler(RequestError)
+    async def refused(request: Request, error: RequestError) -> JSONResponse:
+        return answer(error.status, error.code, error.message)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        return answer(422, "parameter", f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+
+    @app.exception_handler(HTTPException)
+    async def other(request: Request, error: HTTPException) -> JSONResponse:
+        return answer(error.status_code, "http", str(error.detail))
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> JSONResponse:
+        return answer(500, "internal", "the server failed; its log says why")
