@@ -112,9 +112,27 @@ def tables(result: Mapping[str, Any]) -> list[Any]:
     for figure, value in result.get("geometry", {}).items():
         shape.add_row(figure.replace("_", " "), f"{value:.3f}")
     loud = [Text(result["warning"], style="bold red"), ""] if "warning" in result else []
-    parts = [grid, reranked(result, others), clustered(result), verified(result), shape]
+    parts = [grid, leads(result), reranked(result, others), clustered(result), verified(result), shape]
     body = [line for part in parts if part is not None for line in (part, "")]
     return ["", *loud, *body, *(Text(fact, style="dim") for fact in facts(result))]
+
+
+def step_text(result: Mapping[str, Any]) -> str:
+    return f"{result['step']} (untrained)" if result["step"] == 0 else str(result["step"])
+
+
+def leads(result: Mapping[str, Any]) -> Table | None:
+    """Return the leads over the others with their intervals, when they were measured."""
+    from dmltune.report.formatting import percent
+
+    if not result.get("leads"):
+        return None
+    grid = new_table("lead in MAP@R, points", result["name"], "95 % interval over classes")
+    for name, lead in result["leads"].items():
+        ends = (percent(lead[end], signed=True) for end in ("low", "high"))
+        difference = percent(lead["difference"], signed=True)
+        grid.add_row(f"over {name.replace('_', ' ')}", difference, " to ".join(ends))
+    return grid
 
 
 def facts(result: Mapping[str, Any]) -> list[str]:
@@ -126,7 +144,7 @@ def facts(result: Mapping[str, Any]) -> list[str]:
     if unmatched := int(result.get("queries_without_match", 0)):
         lines.append(f"{unmatched:,} of them have no other image of their class and are left out")
     lines.append(
-        result.get("note", f"trial {result['trial']}, step {result['step']}, run {result['run_id']}")
+        result.get("note", f"trial {result['trial']}, step {step_text(result)}, run {result['run_id']}")
     )
     if landmarks := result.get("pairs", {}).get("landmarks"):
         lines.append(f"the {result['pairs']['images']:,} images of the pairs are aligned by {landmarks}")

@@ -58,8 +58,8 @@ def to_json(value: Any) -> str:
     return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def console_for(stream: IO[str]) -> Console:
-    """Return a console: colours on a terminal only, at most 100 columns wide, 80 when it is no terminal."""
+def console_for(stream: IO[str], widest: int = 100) -> Console:
+    """Return a console: colours on a terminal only, at most `widest` columns, 80 when it is no terminal."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -73,7 +73,7 @@ def console_for(stream: IO[str]) -> Console:
             raise BrokenPipeError(32, os.strerror(32))
 
     console = SafeConsole(file=stream, highlight=False, soft_wrap=False)
-    console.width = min(console.width, 100) if console.is_terminal else 80
+    console.width = min(console.width, widest) if console.is_terminal else 80
     return console
 
 

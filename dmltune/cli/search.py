@@ -138,9 +138,9 @@ def search_with(args: argparse.Namespace, chosen: ChosenExperiment, store: Store
 @contextmanager
 def watching(baseline: Mapping[str, Any]) -> Iterator[Callable[[SearchEvent], None]]:
     """Yield what shows events: a live table on a terminal, lines otherwise; both on stderr."""
-    from dmltune.report.search_progress import live, plain
+    from dmltune.report.search_progress import WIDEST, live, plain
 
-    console = console_for(sys.stderr)
+    console = console_for(sys.stderr, WIDEST)
     if console.is_terminal:
         with live(console, baseline) as watch:
             yield watch

@@ -23,6 +23,7 @@ from dmltune.data import catalog
 from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet, Indices
 from dmltune.errors import UserError, nearest
+from dmltune.evaluation.leads import QueryScores
 from dmltune.evaluation.pairs import PairList, as_metrics
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind
@@ -91,14 +92,18 @@ def measured(
     pair_list: PairList | None = None,
     rerank: str | None = None,
     progress: Progress = lambda done, total: None,
+    scores: QueryScores | None = None,
 ) -> dict[str, Any]:
-    """Return what `evaluate` does for a model that is at hand, on the `chosen` split."""
+    """Return what `evaluate` does for a model that is at hand, on the `chosen` split.
+
+    `scores` gets those of every query: of the model by its trial, and of raw pixels.
+    """
     with torch_threads(threads_of(usable_cores())):
         if chosen == "test":
             images, indices = _test_images(model, locations, kind)
         else:
             images, indices = _validation_images(model.experiment, locations)
-        measurement = _Measurement(model, chosen, images, indices, clustering, pair_list, rerank)
+        measurement = _Measurement(model, chosen, images, indices, clustering, pair_list, rerank, scores)
         document, emb_ND, figures = measurement.run(progress)
         if not model.untrained:
             _log(tracker, model, chosen, figures, emb_ND, torch.from_numpy(images.labels_N[indices]))
@@ -116,6 +121,7 @@ class _Measurement:
     clustering: bool
     pairs: PairList | None
     rerank: str | None = None
+    scores: QueryScores | None = None
 
     def run(self, progress: Progress) -> tuple[dict[str, Any], Tensor, dict[str, float]]:
         """Return the document, the points, and the figures for the run."""
@@ -126,8 +132,13 @@ class _Measurement:
         document = self._facts() | metrics
         figures: dict[str, float] = {f"{self.split}_{k}": v for k, v in {**metrics, **shape}.items()}
         if data.size <= SMALL:
-            raw = retrieval(_raw_pixels(images, indices, data.size), images, indices)
+            pixels_ND = _raw_pixels(images, indices, data.size)
+            raw = retrieval(pixels_ND, images, indices)
             document["raw_pixels"] = {key: raw[key] for key in ("map_at_r", "precision_at_1")}
+            if self.scores is not None and "raw_pixels" not in self.scores.precision_Q:
+                self.scores.add("raw_pixels", pixels_ND, images, indices)
+        if self.scores is not None:
+            self.scores.add(self.model.trial, emb_ND, images, indices)
         document["geometry"] = shape
         if self.clustering:
             assignments_N = cluster(emb_ND, len(labels_N.bincount().nonzero()), seed=0)

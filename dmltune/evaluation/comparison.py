@@ -11,7 +11,8 @@ import torch
 
 from dmltune import tags
 from dmltune.errors import UserError, readable
-from dmltune.evaluation.api import Progress, evaluate, measured
+from dmltune.evaluation.api import Progress, measured
+from dmltune.evaluation.leads import QueryScores
 from dmltune.models import EvaluatedModel, find_model
 from dmltune.resources import Locations
 from dmltune.store import Store
@@ -30,27 +31,26 @@ def compare(
     rerank: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Return `evaluate` of the winner, with those of the others under "baseline" and "untrained"."""
+    """Return `evaluate` of the winner, with those of the others under "baseline" and "untrained".
+
+    Under "leads" is the winner's lead in MAP@R over each of them and over raw pixels, with its interval.
+    """
     locations = Locations(store or Store.at(), data_root)
     tracker = Tracker(locations.store)
-    baseline = baseline_run(search, tracker).info.run_id
-    options: dict[str, Any] = {"split": split, "store": locations.store, "data_root": data_root}
-    options |= {"clustering": clustering, "progress": progress, "rerank": rerank}
-    winner = evaluate(search, overrides, **options)
+    baseline = find_model(str(baseline_run(search, tracker).info.run_id), tracker, overrides)
     model = find_model(search, tracker, overrides)
-    others = {
-        "baseline": evaluate(baseline, overrides, **options),
-        "untrained": measured(
-            untrained(model, locations),
-            winner["split"],
-            tracker,
-            locations,
-            "evaluate",
-            clustering,
-            rerank=rerank,
-        ),
+    chosen, scores = split or "validation", QueryScores()
+    options: dict[str, Any] = {"clustering": clustering, "rerank": rerank, "scores": scores}
+    models = {"winner": model, "baseline": baseline, "untrained": untrained(model, locations)}
+    documents = {
+        name: measured(each, chosen, tracker, locations, progress=progress, **options)
+        for name, each in models.items()
     }
-    return winner | others
+    ours = model.trial
+    others = {"baseline": baseline.trial, "untrained": models["untrained"].trial, "raw_pixels": "raw_pixels"}
+    leads = {name: scores.lead(ours, key) for name, key in others.items() if key in scores.precision_Q}
+    named = {name: documents[name] for name in ("baseline", "untrained")}
+    return documents["winner"] | named | {"leads": leads}
 
 
 def baseline_run(search: str, tracker: Tracker) -> Run:

@@ -67,7 +67,7 @@ def scores_table(found: TrialComparison) -> Table:
         ("trial", lambda side: f"{side.record.number} ({side.record.role})"),
         ("state", lambda side: formatting.state(side.record)),
         (f"best {metric} %", lambda side: formatting.percent(side.record.best)),
-        ("at step", lambda side: "–" if side.best_step is None else str(side.best_step)),
+        ("at step", best_step_text),
         (f"last {metric} %", lambda side: formatting.percent(side.record.score)),
         ("step", lambda side: f"{side.record.step}/{side.record.max_steps}"),
         ("trainings", lambda side: str(len(side.scores))),
@@ -80,6 +80,10 @@ def scores_table(found: TrialComparison) -> Table:
         cells = (formatting.value(side.record.metrics.get(name, "–"), 4) for side in sides)
         table.add_row(line(name), *map(line, cells))
     return table
+
+
+def best_step_text(side: ComparedTrial) -> str:
+    return "–" if side.best_step is None else f"{side.best_step}{formatting.untrained(side.record)}"
 
 
 def last_metrics(found: TrialComparison) -> list[str]:

@@ -9,9 +9,11 @@ from dmltune.report.charts import BLUE, GREY, PINK, Chart, Spec, quantity, toolt
 from dmltune.report.search_charts import STATES, TRIAL, percent, present, trial_facts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dmltune.search.page_data import SearchPageData
 
-MOST_SPANS = 400  # later trials of longer searches are left out
+MOST_SPANS = 2500  # later trials of longer searches are left out
 
 
 def dropped(data: SearchPageData) -> Chart | None:
@@ -37,33 +39,49 @@ def dropped(data: SearchPageData) -> Chart | None:
 
 
 def timeline(data: SearchPageData) -> Chart | None:
+    """When each trial ran: trials at the same time are below each other."""
     spans = data.spans[:MOST_SPANS]
     if not spans:
         return None
     unit, seconds = unit_of(max(span.end for span in spans))
+    places = lanes([(span.start, span.end) for span in spans])
     values = [
         {
             **trial_facts(data, span.record),
+            "lane": lane + 1,
             "from": round(span.start / seconds, 3),
             "to": round(max(span.end, span.start) / seconds, 3),
             "time": formatting.clock(span.record.seconds),
         }
-        for span in spans
+        for span, lane in zip(spans, places, strict=True)
     ]
     encoding: Spec = {
-        "x": {**quantity("from", f"{unit} since the first trial began")},
+        "x": quantity("from", f"{unit} since the first trial began"),
         "x2": {"field": "to"},
-        "y": {"field": "trial", "type": "ordinal", "title": "trial", "axis": {"labelOverlap": True}},
+        "y": {"field": "lane", "type": "ordinal", "title": "at the same time"},
         "color": charts.coloured("state", present(values, "state", STATES)),
-        "tooltip": [*TRIAL[:2], *tooltip(("time", "took")), *TRIAL[2:4]],
-    }  # fmt: skip
-    height = max(120, min(420, 16 * len(values)))
+        "tooltip": [*TRIAL[:2], *tooltip(("time", "took")), *TRIAL[2:]],
+    }
     caption = "" if len(spans) == len(data.spans) else f"The first {len(spans)} of {len(data.spans)} trials."
     alt = f"When each of {len(spans)} trials ran"
-    mark = {"type": "bar", "opacity": 0.85}
-    return Chart(
-        "timeline", alt, caption, charts.layered(values, height, {"mark": mark, "encoding": encoding})
-    )
+    layer = {
+        "mark": {"type": "bar", "opacity": 0.85, "stroke": "white", "strokeWidth": 0.3},
+        "encoding": encoding,
+    }
+    height = min(420, 28 * (max(places) + 1) + 20)
+    return Chart("timeline", alt, caption, charts.layered(values, height, layer))
+
+
+def lanes(spans: Sequence[tuple[float, float]]) -> list[int]:
+    """Return for each span the first lane that is free at its start."""
+    free: list[float] = []
+    found = [0] * len(spans)
+    for at in sorted(range(len(spans)), key=lambda place: spans[place]):
+        start, end = spans[at]
+        lane = next((number for number, until in enumerate(free) if until <= start), len(free))
+        free[lane : lane + 1] = [end]
+        found[at] = lane
+    return found
 
 
 def unit_of(seconds: float) -> tuple[str, float]:

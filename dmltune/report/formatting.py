@@ -95,6 +95,11 @@ def state(record: TrialRecord) -> str:
     return STATES.get(record.state, record.state)
 
 
+def untrained(record: TrialRecord) -> str:
+    """Return ` (untrained)` for a complete trial that was never better than before its first step."""
+    return " (untrained)" if record.untrained else ""
+
+
 def first_line(reason: str) -> str:
     """Return the first line of a reason, which may be a traceback."""
     return printable((reason.strip().splitlines() or ["no reason given"])[0][:200])

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from dmltune.report import charts, formatting
 from dmltune.report.charts import BLUE, Chart, Spec, quantity, tooltip
-from dmltune.report.search_charts import ROLES, TRIAL, percent, present, shape, thinned, trial_facts
+from dmltune.report.search_charts import (
+    ROLES,
+    TRIAL,
+    named_last,
+    percent,
+    present,
+    shape,
+    sizes,
+    thinned,
+    trial_facts,
+)
 
 if TYPE_CHECKING:
     from dmltune.search.page_data import SearchPageData
@@ -88,8 +98,8 @@ def parameters(data: SearchPageData) -> list[Chart]:
             "shape": {**shape(values), "legend": None},
             "tooltip": [*tooltip(("value", names[key])), *TRIAL],
         }
-        mark = {"type": "point", "size": 45, "opacity": 0.85}
-        spec = charts.layered(values, 190, {"mark": mark, "encoding": encoding})
+        layer = {"mark": {"type": "point"}, "encoding": {**encoding, **sizes(len(values))}}
+        spec = charts.layered(named_last(values), 190, layer)
         slug = "".join(letter if letter.isalnum() else "-" for letter in names[key])
         alt = f"Score of {len(rows)} trials over {names[key]}"
         figures.append(Chart(f"parameter-{slug}", alt, "", spec))

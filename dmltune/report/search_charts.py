@@ -18,10 +18,18 @@ if TYPE_CHECKING:
     from dmltune.search.page_data import SearchPageData
     from dmltune.search.state import Range, TrialRecord
 
-ROLES = {"winner": GREEN, "reference point": YELLOW, "baseline": ORANGE, "repetition": SKY, "trial": BLUE}
+ROLES = {
+    "winner": GREEN,
+    "reference point": YELLOW,
+    "baseline": ORANGE,
+    "repetition": SKY,
+    "trial": BLUE,
+    "cheap trial": GREY,
+}
 STATES = {"done": BLUE, "stopped early": GREY, "paused": SKY, "failed": PINK, "running": YELLOW}
 SHAPES = {"done": "circle", "stopped early": "triangle-down", "paused": "square", "failed": "cross"}
 MOST_CURVES, MOST_POINTS = 150, 2500
+CROWDED = 300  # trials in one figure
 
 
 def percent(score: float | None) -> float | None:
@@ -32,7 +40,12 @@ def percent(score: float | None) -> float | None:
 def role_of(data: SearchPageData, row: TrialRecord) -> str:
     if data.winner is not None and row.number == data.winner.number:
         return "winner"
-    names = {"reference": "reference point", "baseline": "baseline", "repeat": "repetition"}
+    names = {
+        "reference": "reference point",
+        "baseline": "baseline",
+        "repeat": "repetition",
+        "cheap": "cheap trial",
+    }
     return names.get(row.role, "trial")
 
 
@@ -131,10 +144,11 @@ def ends(interval: Range | None) -> dict[str, float | None]:
 
 def history(data: SearchPageData) -> Chart | None:
     """Every trial's best score, and the best of the complete ones so far."""
-    rows = [row for row in data.search.rows if percent(row.best) is not None]
+    scored = (row for row in data.search.rows if percent(row.best) is not None)
+    rows = [row for row in scored if row.role != "cheap"]
     if not rows:
         return None
-    values = [trial_facts(data, row) for row in thinned(data, rows)]
+    values = named_last([trial_facts(data, row) for row in thinned(data, rows)])
     complete = [row for row in rows if row.state == "complete" and row.role != "repeat"]
     pick = max if data.search.mode == "max" else min
     best = list(accumulate((percent(row.best) or 0.0 for row in complete), pick))
@@ -151,7 +165,8 @@ def history(data: SearchPageData) -> Chart | None:
         "shape": shape(values),
         "tooltip": TRIAL,
     }
-    layers: list[Spec] = [{"mark": {"type": "point", "size": 55, "opacity": 0.85}, "encoding": encoding}]
+    encoding |= sizes(len(values))
+    layers: list[Spec] = [{"mark": {"type": "point"}, "encoding": encoding}]
     if steps:
         line = {"x": encoding["x"], "y": {**encoding["y"], "field": "best"}}
         mark = {"type": "line", "interpolate": "step-after", "color": GREEN, "opacity": 0.6}
@@ -159,6 +174,23 @@ def history(data: SearchPageData) -> Chart | None:
     caption = "Line: the best complete trial so far. Triangles were stopped before their end."
     return Chart("history", f"The score of each of {len(rows)} trials in their order", caption,
                  charts.layered(values, 260, *layers), wide=True)  # fmt: skip
+
+
+def named_last(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return winner, reference point and baseline behind the others, so that they are drawn above them."""
+    ranks = {role: place for place, role in enumerate(("trial", "repetition", "baseline", "reference point"))}
+    return sorted(values, key=lambda row: ranks.get(row["role"], len(ranks)))
+
+
+def sizes(count: int) -> Spec:
+    """Return the channels of marks: of many trials they are small and pale, the named ones never."""
+    named = "indexof(['winner', 'reference point', 'baseline'], datum.role) >= 0"
+    many = count > CROWDED
+    return {
+        "size": {"condition": {"test": named, "value": 110 if many else 80}, "value": 16 if many else 50},
+        "opacity": {"condition": {"test": named, "value": 1}, "value": 0.45 if many else 0.85},
+        "strokeWidth": {"condition": {"test": named, "value": 3}, "value": 1.5},
+    }
 
 
 def present(values: Sequence[dict[str, Any]], key: str, colours: dict[str, str]) -> dict[str, str]:
@@ -189,7 +221,8 @@ def thinned(data: SearchPageData, rows: Sequence[TrialRecord], most: int = MOST_
 
 def curves(data: SearchPageData) -> Chart | None:
     """Learning curves: winner, reference point and baseline in colour, the others pale."""
-    by_number = {curve.record.number: curve for curve in data.curves if len(curve.points) > 1}
+    found = [curve for curve in data.curves if len(curve.points) > 1 and curve.record.role != "cheap"]
+    by_number = {curve.record.number: curve for curve in found}
     rows = thinned(data, [curve.record for curve in by_number.values()], MOST_CURVES)
     lines, jumps, last = [], [], []
     for row in rows:

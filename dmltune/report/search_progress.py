@@ -1,4 +1,4 @@
-"""A running search in the terminal: a table of at most 80 columns, or lines of a log.
+"""A running search in the terminal: a table of 80 to 120 columns, or lines of a log.
 
 Events arrive on the search's thread; rich draws on a thread of its own, from a copy of the search state.
 """
@@ -25,7 +25,8 @@ from dmltune.report.terminal import WIDTH, line
 if TYPE_CHECKING:
     from dmltune.search.state import SearchEvent, SearchState, TrialRecord
 
-PARAMETERS_WIDTH = 38  # what the other columns leave
+WIDEST = 120
+PARAMETERS_WIDTH = 38  # what the other columns leave of 80
 PROJECTION_WIDTH = 4  # of CCP's column
 COST_WIDTH = 5  # of the column of a cost
 MESSAGE_SECONDS = 20.0
@@ -96,7 +97,8 @@ class View:
                 record.values = record.values or self.baseline
             elif record.role == "repeat":
                 record.values = repetition(record)
-        parts: list[RenderableType] = [headline(state), table(state, rows=max(3, self.console.height - 7))]
+        width = min(WIDEST, max(WIDTH, self.console.width))
+        parts: list[RenderableType] = [headline(state), table(state, max(3, self.console.height - 7), width)]
         if not state.rows or time.monotonic() - self.message_time < MESSAGE_SECONDS:
             parts.append(message)
         return Group(*parts)
@@ -122,15 +124,15 @@ def headline(state: SearchState) -> Text:
     return line(text, "bold", overflow="ellipsis", no_wrap=True)
 
 
-def table(state: SearchState, rows: int) -> Table:
-    """Return a table of at most `rows` trials."""
+def table(state: SearchState, rows: int, width: int = WIDTH) -> Table:
+    """Return a table of at most `rows` trials, `width` columns wide."""
     shown = choose(state, rows)
     best = state.best_row("reference", "search")
     projects = any("projection" in record.metrics for record in shown)
     costs = list(dict.fromkeys(name for record in state.rows.values() for name in record.costs))
     taken = (PROJECTION_WIDTH + 1 if projects else 0) + (COST_WIDTH + 1) * len(costs)
-    header, cells = parameter_cells(shown, PARAMETERS_WIDTH - taken)
-    grid = Table(box=None, width=WIDTH, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    header, cells = parameter_cells(shown, PARAMETERS_WIDTH + width - WIDTH - taken)
+    grid = Table(box=None, width=width, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("trial", width=13, no_wrap=True)
     grid.add_column(line(header), ratio=1, no_wrap=True, overflow="ellipsis")
     grid.add_column("step", justify="right", no_wrap=True, min_width=7)
@@ -146,7 +148,7 @@ def table(state: SearchState, rows: int) -> Table:
         grid.add_row(
             f"{record.number:>3} {formatting.ROLES[record.role]}",
             line(cell),
-            f"{record.step}/{record.max_steps}",
+            f"{state.step_of(record)}/{record.max_steps}",
             formatting.percent(record.score),
             line(formatting.percent(record.best), "bold green" if is_best else ""),
             *([formatting.projection(record.metrics)] if projects else []),
@@ -159,25 +161,48 @@ def table(state: SearchState, rows: int) -> Table:
 
 
 def parameter_cells(rows: list[TrialRecord], width: int) -> tuple[str, list[str]]:
-    """Return heading and cells: values in columns below their names when they fit, else `name=value`."""
+    """Return heading and cells: values in columns below their names.
+
+    Where not all fit, the narrowest are shown and the heading ends with the number of the others; where none
+    fits, the cells are `name=value`.
+    """
     points = (row for row in rows if row.role in ("reference", "search"))
     keys = list(dict.fromkeys(key for row in points for key in row.values))
     names = formatting.short_names(keys)
-    lines = [
-        [formatting.value(row.values[key], 2) if key in row.values else "" for key in keys] for row in rows
-    ]
-    widths = [max(len(names[key]), *(len(line[at]) for line in lines)) for at, key in enumerate(keys)]
-    if not keys or sum(widths) + len(widths) - 1 > width:
+    texts = {
+        key: [formatting.value(row.values[key], 2) if key in row.values else "" for row in rows]
+        for key in keys
+    }
+    widths = {key: max(len(names[key]), *map(len, texts[key])) for key in keys}
+    shown = fitting(widths, width)
+    if not shown:
         return "parameters", [formatting.parameters(row.values, digits=2) for row in rows]
 
-    def columns(texts: list[str]) -> str:
-        return " ".join(text.rjust(size) for text, size in zip(texts, widths, strict=True))
+    def columns(cells: Mapping[str, str]) -> str:
+        return " ".join(cells[key].rjust(widths[key]) for key in shown)
 
     cells = [
-        columns(line) if set(row.values) <= set(keys) else formatting.parameters(row.values, digits=2)
-        for row, line in zip(rows, lines, strict=True)
+        columns({key: texts[key][at] for key in shown})
+        if set(row.values) <= set(keys)
+        else formatting.parameters(row.values, digits=2)
+        for at, row in enumerate(rows)
     ]
-    return columns([names[key] for key in keys]), cells
+    more = f" +{len(keys) - len(shown)}" if len(shown) < len(keys) else ""
+    return columns(names) + more, cells
+
+
+def fitting(widths: Mapping[str, int], width: int) -> list[str]:
+    """Return the columns that fit, in their order: all, or as many as possible, the narrowest first."""
+    if sum(widths.values()) + len(widths) - 1 <= width:
+        return list(widths)
+    chosen: set[str] = set()
+    left = width - 4  # for ` +12`
+    for key in sorted(widths, key=lambda key: widths[key]):
+        left -= widths[key] + (1 if chosen else 0)
+        if left < 0:
+            break
+        chosen.add(key)
+    return [key for key in widths if key in chosen]
 
 
 def choose(state: SearchState, rows: int) -> list[TrialRecord]:

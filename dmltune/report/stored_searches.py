@@ -79,6 +79,7 @@ def runs_table(searches: Sequence[StoredSearch]) -> Table:
     for search in searches:
         seconds, winner = seconds_of(search), search.winner
         score = formatting.percent(None if winner is None else winner.best)
+        score += "" if winner is None else formatting.untrained(winner)
         table.add_row(
             line(search.name),
             line(search.space_name),
@@ -100,7 +101,10 @@ def best_view(search: StoredSearch, winner: TrialRecord, places: str) -> list[Re
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row(name, line(f"trial {winner.number} ({winner.role})"))
-    table.add_row(f"{metric} %", line(f"{formatting.percent(winner.best)} on the {classes} classes"))
+    table.add_row(
+        f"{metric} %",
+        line(f"{formatting.percent(winner.best)} on the {classes} classes{formatting.untrained(winner)}"),
+    )
     if search.outcome is not None and (corrected := search.outcome.corrected):
         table.add_row("expected %", line(f"{interval(corrected)}, corrected for having been chosen"))
     names = formatting.short_names(winner.values)

@@ -83,7 +83,7 @@ def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
             continue
         is_base = record.role == "baseline"
         table.add_row(
-            name,
+            f"{name}{formatting.untrained(record)}",
             str(record.number),
             line(formatting.percent(record.best), "bold green" if name == "winner" else ""),
             "" if is_base else formatting.percent(minus(record.best, base), signed=True),
@@ -117,6 +117,8 @@ def verdict(result: SearchResult, test_opened: bool) -> list[str]:
         lines.append("No trial is better than the baseline.")
     elif winner.role == "reference":
         lines.append("No trial is better than the reference point.")
+    if any(row is not None and row.untrained for row in (winner, result.baseline)):
+        lines.append("Untrained: no step was better than the network before the first one.")
     lines += noise_lines(result)
     lines += [
         "Differences are to the baseline, in points. The winner is the best of many trials",

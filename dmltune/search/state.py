@@ -43,6 +43,21 @@ class TrialRecord:
         return self.state == "complete" and self.best_step == 0
 
 
+@dataclass(frozen=True)
+class Speed:
+    """The first and the latest step of a running trial that this session has seen, with their times."""
+
+    first_step: int
+    first_time: float
+    step: int
+    time: float
+
+    @property
+    def seconds_a_step(self) -> float | None:
+        steps = self.step - self.first_step
+        return (self.time - self.first_time) / steps if steps > 0 else None
+
+
 @dataclass
 class SearchState:
     """All trials of a search. Readers in other threads take a `snapshot`."""
@@ -56,20 +71,36 @@ class SearchState:
     rows: dict[int, TrialRecord] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
     deadline: float | None = None
+    speeds: dict[int, Speed] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def snapshot(self) -> SearchState:
         """Return a copy that does not change while it is drawn."""
         with self._lock:
-            rows = copy.deepcopy(self.rows)
+            rows, speeds = copy.deepcopy(self.rows), dict(self.speeds)
         return SearchState(
             self.name, self.space_name, self.metric, self.mode, self.trials_planned, self.concurrent, rows,
-            self.started, self.deadline,
+            self.started, self.deadline, speeds,
         )  # fmt: skip
 
     def put(self, record: TrialRecord) -> None:
         with self._lock:
             self.rows[record.number] = copy.deepcopy(record)
+
+    def note_step(self, number: int, step: int) -> None:
+        """Note that a running trial has reached this step; the step of a validation is in its record."""
+        now = time.time()
+        with self._lock:
+            before = self.speeds.get(number)
+            if before is None or step < before.first_step:
+                self.speeds[number] = Speed(step, now, step, now)
+            elif step > before.step:
+                self.speeds[number] = Speed(before.first_step, before.first_time, step, now)
+
+    def step_of(self, row: TrialRecord) -> int:
+        """Return the step that a trial has reached, between two validations too."""
+        speed = self.speeds.get(row.number) if row.state == "running" else None
+        return max(row.step, speed.step) if speed else row.step
 
     def complete(self) -> list[TrialRecord]:
         """Return the complete trials that have a score, best first."""
@@ -82,21 +113,31 @@ class SearchState:
         return next((row for row in self.complete() if not roles or row.role in roles), None)
 
     def seconds_left(self) -> float | None:
-        """Estimate from finished trials and the share of steps that running ones have done; None at first."""
+        """Estimate from finished trials and the speed of running ones; None before the first few steps."""
         full = [row for row in self.rows.values() if row.role != "cheap"]
         ended = [row for row in full if row.state in ("complete", "pruned") and row.seconds > 0]
-        running = [row for row in self.rows.values() if row.state == "running"]
-        rates = [row.seconds / (row.step / row.max_steps) for row in running if row.step and row.max_steps]
-        lengths = [row.seconds for row in ended] or rates
+        running = [row for row in self.rows.values() if row.state == "running" and row.max_steps]
+        whole = {row.number: length for row in running if (length := self._whole(row)) is not None}
+        lengths = [row.seconds for row in ended] or list(whole.values())
         limit = None if self.deadline is None else max(0.0, self.deadline - time.time())
         if not lengths:
             return limit
         usual = sum(lengths) / len(lengths)
-        under_way = [max(0.0, usual - row.seconds) for row in running]
+        under_way = []
+        for row in running:
+            length, share = whole.get(row.number), self.step_of(row) / row.max_steps
+            under_way.append(max(0.0, usual - row.seconds if length is None else length * (1 - share)))
         waiting = max(0, self.trials_planned - len(full))
         left = (sum(under_way) + waiting * usual) / max(1, self.concurrent)
         left = max(left, max(under_way, default=0.0))
         return left if limit is None else min(left, limit)
+
+    def _whole(self, row: TrialRecord) -> float | None:
+        """Return how long a running trial takes in all, by its speed or by its last validation."""
+        speed = self.speeds.get(row.number)
+        if speed is not None and speed.seconds_a_step is not None:
+            return speed.seconds_a_step * row.max_steps
+        return row.seconds * row.max_steps / row.step if row.step else None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from ray.tune.stopper import Stopper
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations, Resources
 from dmltune.search.engine import Engine
+from dmltune.search.heartbeat import heartbeats
 from dmltune.search.records import TrialRecords
 from dmltune.search.searcher import Dispatch, EngineScheduler, StudySearcher
 from dmltune.search.state import TrialRecord
@@ -77,7 +78,8 @@ def run_trials(
             experiment, records, engine, dispatch, may_start=lambda: not policy.stop_all()
         )
         policy.searcher = searcher
-        _tuner(pool, searcher, policy).fit()
+        with heartbeats(pool.broker, records.state):
+            _tuner(pool, searcher, policy).fit()
         if (error := policy.failure()) is not None:
             raise error
         for number in records.under_way:

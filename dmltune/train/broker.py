@@ -41,6 +41,7 @@ class _OrderState:
     closed: bool = False
     attempts: int = 0
     crash: TrialReport | None = None
+    step: int = 0  # of the training, between two validations too
 
     @property
     def finished(self) -> bool:
@@ -99,6 +100,10 @@ class Broker:
                 if order_id not in self._working.values():
                     self._forget(order_id)
             self._changed.notify_all()
+
+    async def steps(self) -> dict[str, int]:
+        """Return the steps of the orders that are worked on, as their groups have told them."""
+        return {each: self._orders[each].step for each in self._working.values() if each in self._orders}
 
     # ---- for worker groups
 
@@ -166,12 +171,13 @@ class Broker:
                 return "leave"
             return "go" if state.wanted >= number else "wait"
 
-    async def wait_left(self, group: str, order_id: str, wait_s: float) -> bool:
-        """Return True when the group should drop this order now, between two validations."""
+    async def wait_left(self, group: str, order_id: str, wait_s: float, step: int = 0) -> bool:
+        """Note the step; return True when the group should drop this order now, between two validations."""
         async with self._changed:
             state = self._orders.get(order_id)
             if state is None or self._working.get(group) != order_id:
                 return True
+            state.step = step
             await self._wait(lambda: state.left, wait_s)
             return state.left
 

@@ -29,12 +29,16 @@ from dmltune.train.system_metrics import system_metrics
 
 
 def run_trial(
-    order: Order, device: torch.device, should_stop: Callable[[], bool] | None = None
+    order: Order,
+    device: torch.device,
+    should_stop: Callable[[], bool] = lambda: False,
+    at_step: Callable[[int], None] = lambda step: None,
 ) -> Iterator[TrialReport]:
     """Yield a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
 
     A checkpoint in the folder is continued. Its report comes again, because its reader may have died. The
-    last report comes after the test classes were measured, where the order carries an opening.
+    last report comes after the test classes were measured, where the order carries an opening. `at_step` is
+    called between steps, where `should_stop` is asked.
     """
     experiment = Experiment.from_validated(order.experiment)
     folder = Path(order.folder)
@@ -56,8 +60,13 @@ def run_trial(
             costs = report.architecture, report.costs
         if order.known_costs is not None and not costs[0] and collectives.rank() == 0:
             costs = model_costs(experiment, run.objective.embedder, device, order.known_costs)
+
+        def between_steps() -> bool:
+            at_step(run.step)
+            return should_stop()
+
         began = time.perf_counter()
-        for progress in fit(run, should_stop, order.untrained):
+        for progress in fit(run, between_steps, order.untrained):
             if progress.reason == "stopped":
                 return
             busy_s += time.perf_counter() - began

@@ -22,6 +22,7 @@ from dmltune.train.orders import Order, TrialReport
 from dmltune.train.trial import run_trial
 
 HEARTBEAT_S = 20.0
+STEPS_S = 2.0  # between two messages with the step of a training
 _PEER_LOST = (
     *("connection closed", "connection reset", "connection refused", "broken pipe", "timed out"),
     *("nccl", "peer"),
@@ -54,11 +55,12 @@ def serve_orders(config: dict[str, Any]) -> None:
 def _serve(group: str, broker: Any, order: Order) -> None:
     torch.set_num_threads(order.threads)  # a reused worker keeps the number of the trial before it
     first, alone = collectives.rank() == 0, collectives.world_size() == 1
-    dropped = threading.Event()
+    dropped, position = threading.Event(), _Position()
     if first:
-        threading.Thread(target=_watch, args=(group, broker, order.id, dropped), daemon=True).start()
+        arguments = (group, broker, order.id, dropped, position)
+        threading.Thread(target=_watch, args=arguments, daemon=True).start()
     try:
-        for report in run_trial(order, device=_device(), should_stop=dropped.is_set):
+        for report in run_trial(order, _device(), dropped.is_set, position.reach):
             if first:
                 ray.get(broker.report.remote(group, order.id, report))
             if report.finished or not _may_continue(group, broker, order, report):
@@ -92,11 +94,20 @@ def _may_continue(group: str, broker: Any, order: Order, report: TrialReport) ->
             return bool(verdict == "go")
 
 
-def _watch(group: str, broker: Any, order_id: str, dropped: threading.Event) -> None:
-    """Set `dropped` when the order is closed or paused between two validations."""
+class _Position:
+    """The step of a training, written by its thread and read by that of `_watch`."""
+
+    step = 0
+
+    def reach(self, step: int) -> None:
+        self.step = step
+
+
+def _watch(group: str, broker: Any, order_id: str, dropped: threading.Event, position: _Position) -> None:
+    """Tell the broker the step, and set `dropped` when the order is closed or paused."""
     try:
         while not dropped.is_set():
-            if ray.get(broker.wait_left.remote(group, order_id, HEARTBEAT_S)):
+            if ray.get(broker.wait_left.remote(group, order_id, STEPS_S, position.step)):
                 dropped.set()
     except Exception:  # the group is being shut down, or the broker restarts: the next verdict decides
         return

@@ -10,8 +10,8 @@ from support.stored_searches import WrittenTrial, point, reference, repeat, writ
 from support.stores import new_store
 
 from dmltune.cli import main
-from dmltune.cli.export_config import LEFT_OUT
 from dmltune.experiment import Experiment, load_experiment
+from dmltune.search.exporting import LEFT_OUT
 from dmltune.store import Store
 
 SPACE = load_experiment("collage-ccp-gsp", ["seed=3", "optimizer.lr=0.00123456789"])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import random
 
+import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -36,11 +37,40 @@ def test_every_trial_shows_its_role_parameters_step_scores_and_state(state: Sear
         assert expected in text
 
 
-def test_no_line_is_wider_than_80_columns(state: SearchState) -> None:
+def test_the_table_fills_80_to_120_columns(state: SearchState) -> None:
     long = {f"references.a_rather_long_parameter_{index}": 0.123456789 for index in range(9)}
     state.put(TrialRecord(12345, "search", long, "interrupted", 100000, 400000, 0.5, 1.0))
-    for width in (80, 100, 200):
-        assert max(cell_len(line) for line in drawn(state, width)) <= 80
+    for width, most in ((80, 80), (100, 100), (120, 120), (200, 120)):
+        widest = max(cell_len(line) for line in drawn(state, width))
+        assert most - 3 <= widest <= most
+
+
+def test_the_narrow_parameters_are_shown_where_not_all_fit(state: SearchState) -> None:
+    for record in state.rows.values():
+        if record.role != "baseline":
+            record.values |= {"loss.margin": 0.5, "optimizer.a_parameter_with_a_long_name": 3}
+    narrow, wide = drawn(state, 80), drawn(state, 120)
+    assert any("lambda proxies pool_size margin +1" in line for line in narrow)
+    assert any("lambda proxies pool_size margin a_parameter_with_a_long_name" in line for line in wide)
+
+
+def test_a_step_between_two_validations_is_shown(state: SearchState) -> None:
+    state.note_step(5, 137)
+    state.note_step(2, 9)  # it has ended
+    lines = drawn(state)
+    assert any("137/600" in line and "running" in line for line in lines)
+    assert not any("9/600 " in line for line in lines)
+
+
+def test_the_time_left_is_known_from_the_pace_of_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 110.0])
+    state = SearchState("d", "s", "map_at_r", "max", trials_planned=3)
+    state.put(TrialRecord(0, "reference", {}, max_steps=100))
+    assert state.seconds_left() is None
+    monkeypatch.setattr("dmltune.search.state.time.time", lambda: next(clock))
+    state.note_step(0, 10)
+    state.note_step(0, 30)  # half a second a step: 50 s a trial, 35 s of this one and two more
+    assert state.seconds_left() == pytest.approx(35 + 2 * 50)
 
 
 def test_values_of_trials_are_shown_as_they_are(state: SearchState) -> None:
