@@ -38,7 +38,7 @@ class Priors:
     points of Hartmann's function in 6 dimensions within 40 trials.
     """
 
-    length: tuple[float, float] = (math.log(0.4), 0.8)
+    length: tuple[float, float] = (math.log(0.6), 0.8)
     amplitude: tuple[float, float] = (0.0, 1.0)
     noise: tuple[float, float] = (math.log(1e-3), 1.5)
     constant: tuple[float, float] = (0.0, 1.0)

@@ -102,7 +102,7 @@ def test_candidates_are_repeated_with_other_seeds_unless_the_seed_has_no_effect(
     assert with_noise.verdict is not None
     assert with_noise.verdict.noise == pytest.approx(0.02, rel=1.0)
     exact = simulated(trials=30)
-    assert len(repeats(exact)) <= 1  # the first repetition showed it
+    assert len(repeats(exact)) <= 4  # the first ones, one for each worker, showed it
     assert len(exact.trials) == 30
 
 
