@@ -132,7 +132,7 @@ class ImageIndex:
         if rerank != "none":
             return [self._reranked(query, k, rerank) for query in queries]
         squared_QK, index_QK = self.structure.search(queries, k)
-        return [self._neighbours(*row) for row in zip(index_QK, squared_QK, strict=True)]
+        return self._neighbours(index_QK, squared_QK)
 
     def _reranked(self, query_D: Vectors, k: int, method: str) -> list[Neighbour]:
         candidates_K = self._candidates(query_D[None], max(k, RERANKED))
@@ -143,7 +143,7 @@ class ImageIndex:
             ((_, order_QK),) = ranked(method, query, gallery, k)
             chosen_K = candidates_K[order_QK[0].numpy()]
         squared_K = ((self._vectors(chosen_K) - query_D) ** 2).sum(1)
-        return self._neighbours(chosen_K, squared_K)
+        return self._neighbours(chosen_K[None], squared_K[None])[0]
 
     def _candidates(self, query_1D: Vectors, k: int) -> Indices:
         index_K: Indices = self.structure.search(query_1D, min(k, len(self.files)))[1][0]
@@ -156,10 +156,15 @@ class ImageIndex:
         vectors: Vectors = self.structure.reconstruct_batch(np.ascontiguousarray(index_K))
         return vectors
 
-    def _neighbours(self, index_K: Indices, squared_K: Vectors) -> list[Neighbour]:
-        pairs = zip(index_K.tolist(), squared_K.tolist(), strict=True)
-        found = [(index, max(0.0, squared)) for index, squared in pairs if index >= 0]
-        return [
-            Neighbour(rank, self.files[index].path, self.files[index].label, squared**0.5, 1 - squared / 2)
-            for rank, (index, squared) in enumerate(found, 1)
-        ]
+    def _neighbours(self, index_QK: Indices, squared_QK: Vectors) -> list[list[Neighbour]]:
+        """Return the rows as neighbours; −1 marks the places behind the last one."""
+        squared_QK = np.maximum(squared_QK, 0)
+        distances, similarities = np.sqrt(squared_QK).tolist(), (1 - squared_QK / 2).tolist()
+        results = []
+        for index_K, distance_K, similarity_K in zip(index_QK.tolist(), distances, similarities, strict=True):
+            files = [self.files[index] for index in index_K if index >= 0]
+            rows = zip(files, distance_K, similarity_K, strict=False)
+            results.append(
+                [Neighbour(rank, file.path, file.label, d, s) for rank, (file, d, s) in enumerate(rows, 1)]
+            )
+        return results

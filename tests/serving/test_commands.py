@@ -186,3 +186,17 @@ def test_folders_without_permission_are_one_line(run: Command, tmp_path: Path) -
         code, _, errors = run(line)
         assert code == 2
         assert len(errors.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("method", ["k-reciprocal", "aqe"])
+def test_evaluate_tells_what_re_ranking_adds(method: str, run: Command) -> None:
+    code, out, errors = run(f"evaluate shop --rerank {method} -f json")
+    assert code == 0, errors
+    document = json.loads(out)
+    after = document["reranked"]
+    assert after["method"] == method
+    assert after["gain"] == pytest.approx(after["map_at_r"] - document["map_at_r"])
+    code, out, errors = run(f"evaluate shop --rerank {method}")
+    assert code == 0, errors
+    assert f"re-ranked by {method}, %" in out
+    assert max(map(len, out.splitlines())) <= 80
