@@ -10,12 +10,8 @@ from dmltune.check.parsing import read_stored
 from dmltune.errors import UserError
 from dmltune.report.charts import write_charts
 from dmltune.report.check_page import figures_of, write_page
-from dmltune.store import Store, is_name
+from dmltune.store import Store
 from dmltune.tracking import Tracker
-
-
-def is_check(store: Store, name: str) -> bool:
-    return is_name(name) and (store.search_folder(name) / DOCUMENT).is_file()
 
 
 def report_check(store: Store, name: str, file: Path, figures: Path | None = None) -> list[Path]:

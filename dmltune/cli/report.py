@@ -32,18 +32,20 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.check.reporting import is_check, report_check
     from dmltune.resources import Locations
-    from dmltune.search.reporting import report_search
-    from dmltune.store import Store
+    from dmltune.store import Store, validated_name
 
     file = args.out or Path(f"{args.name}.html")
     if file.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"-o must name an .html file, such as demo.html; got {readable(str(file))}")
     locations = Locations(Store.at(args.store), args.data_root)
-    if is_check(locations.store, args.name):
+    if (locations.store.search_folder(validated_name(args.name)) / "check.json").is_file():
+        from dmltune.check.reporting import report_check
+
         figures = report_check(locations.store, args.name, file, args.figures)
     else:
+        from dmltune.search.reporting import report_search
+
         figures = report_search(locations, args.name, file, args.figures, pictures=not args.no_pictures)
     size = file.stat().st_size
     out.document({"name": args.name, "file": file, "bytes": size, "figures": figures})

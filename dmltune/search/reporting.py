@@ -6,12 +6,9 @@ import logging
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from dmltune.errors import UserError
-from dmltune.models import EvaluatedModel, find_model
 from dmltune.report.charts import write_charts
 from dmltune.report.pages import FILE
 from dmltune.report.search_page import sections, write_search_page
@@ -19,10 +16,11 @@ from dmltune.resources import Locations
 from dmltune.search.page_data import SearchPageData
 from dmltune.search.state import SearchResult
 from dmltune.search.stored import StoredSearch, StoredSearches
-from dmltune.train import page_gallery as galleries
-from dmltune.train.build import training_images, validation_split
-from dmltune.train.inference import embed
 
+if TYPE_CHECKING:
+    from dmltune.models import EvaluatedModel
+
+GALLERY = "gallery.json"  # an artifact of the search's run
 PIXELS = 3000 * 64**2  # of all images that a gallery embeds: 3,000 small ones, 240 photos of 227 pixels
 
 logger = logging.getLogger(__name__)
@@ -53,7 +51,7 @@ def log_report(locations: Locations, result: SearchResult) -> None:
             page = write_search_page(SearchPageData(search, gallery), Path(scratch) / FILE)
             search.tracker.log_file(search.run_id, page)
         if gallery is not None:
-            search.tracker.log_json(search.run_id, galleries.FILE, gallery)
+            search.tracker.log_json(search.run_id, GALLERY, gallery)
     except Exception as error:
         logger.warning(
             "the page of %s was not written (%s: %s); `dmltune report %s` writes it",
@@ -66,7 +64,7 @@ def stored_or_new(search: StoredSearch, locations: Locations) -> Mapping[str, An
     winner = search.winner
     if winner is None:
         return None
-    stored = search.tracker.read_json(search.run_id, galleries.FILE)
+    stored = search.tracker.read_json(search.run_id, GALLERY)
     if isinstance(stored, Mapping) and stored.get("model") == f"Trial {winner.number}":
         return stored
     return new_gallery(search, locations)
@@ -76,6 +74,8 @@ def new_gallery(search: StoredSearch, locations: Locations) -> dict[str, Any] | 
     """Return the gallery of the winner on validation images; None when its model or its data are not here."""
     if search.winner is None:
         return None
+    from dmltune.models import find_model  # loads torch, which a page without pictures does not need
+
     try:
         model = find_model(search.name, search.tracker)
         return gallery_of(model, locations, f"Trial {search.winner.number}")
@@ -85,6 +85,12 @@ def new_gallery(search: StoredSearch, locations: Locations) -> dict[str, Any] | 
 
 
 def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[str, Any]:
+    import torch
+
+    from dmltune.train.build import training_images, validation_split
+    from dmltune.train.inference import embed
+    from dmltune.train.page_gallery import gallery
+
     images = training_images(model.experiment, locations.absolute_root)
     indices = validation_split(model.experiment, images).validation_N
     size = model.experiment.data.size
@@ -95,4 +101,4 @@ def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[s
         indices = indices[(labels % every) == 0]
     with torch.inference_mode():
         emb_ND = embed(model.embedder, images, indices, size)
-    return galleries.gallery(emb_ND, images, indices, "validation", name)
+    return gallery(emb_ND, images, indices, "validation", name)

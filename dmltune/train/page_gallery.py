@@ -22,7 +22,6 @@ from dmltune.data.contact_sheet import spread
 from dmltune.data.images import ImageSet, Indices, Ints, to_pil
 from dmltune.errors import printable
 
-FILE = "gallery.json"
 ROWS, NEIGHBOURS = 8, 6
 CONFUSIONS, PAIRS = 6, 3
 MAP_CLASSES, MAP_IMAGES = 24, 20
