@@ -199,11 +199,12 @@ def histogram_spec(values: list[Spec], reach: float) -> Spec:
     encoding: Spec = {
         "x": quantity("low", "distance", scale={"domain": [0, reach], "nice": False}),
         "x2": {"field": "high"},
-        "y": {"field": "share", "type": "quantitative", "title": "share of their pairs, %", "stack": None},
+        "y": {"field": "share", "type": "quantitative", "title": "share of their pairs, %"},
+        "y2": {"datum": 0},
         "color": charts.coloured("pairs", colours),
         "tooltip": told,
     }
-    return charts.layered(values, 150, {"mark": {"type": "bar", "opacity": 0.5}, "encoding": encoding})
+    return charts.layered(values, 150, {"mark": {"type": "rect", "opacity": 0.5}, "encoding": encoding})
 
 
 def used(histogram: DistanceHistogram) -> float:

@@ -50,6 +50,7 @@ LOOKUPS = {
     "best": ("best", "{name}", "--store", "{store}"),
     "importance": ("importance", "{name}", "--store", "{store}"),
     "export-config": ("export-config", "{name}", "--store", "{store}"),
+    "report": ("report", "{name}", "-o", "{store}/page.html", "--store", "{store}"),
     "resume": ("resume", "{name}", "--store", "{store}"),
     "rm": ("rm", "{name}", "--yes", "--store", "{store}"),
     "from": (*plan(), "--from", "{name}", "--store", "{store}"),
