@@ -8,16 +8,19 @@ al., "Fine-tuning CNN Image Retrieval with No Human Annotation" (TPAMI 2019).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from dmltune.core.neighbours import blocks, nearest_neighbours
 from dmltune.core.retrieval import QueryFigures, figures_of_ranks, match_counts, mean_figures
 from dmltune.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 METHODS = ("k-reciprocal", "aqe")
 K1, K2, WEIGHT = 20, 6, 0.3  # of k-reciprocal: the paper's; WEIGHT is λ, that of the original distance
@@ -126,6 +129,8 @@ def _ranks(points: Tensor) -> Ints:
 
 def _codes(points: Tensor, ranks_NK: Ints, largest_N: Doubles) -> csr_array:
     """Return the encoding V of every point, averaged over its K2 nearest (eq. 4 to 11): sparse (N, N)."""
+    from scipy.sparse import csr_array
+
     near = [set(row[row >= 0].tolist()) for row in ranks_NK]
     half = round(K1 / 2) + 1
     nearer = [set(row[:half][row[:half] >= 0].tolist()) for row in ranks_NK]

@@ -27,7 +27,7 @@ def write_page(document: CheckDocument, path: Path, gallery: Gallery | None = No
     compared = main is not None and main.key != document.baseline
     return pages.write_html(
         "check.html.j2",
-        path if path.suffix else path / pages.FILE,
+        path / pages.FILE if path.is_dir() or not path.suffix else path,
         document=document,
         main=main,
         compared=compared,

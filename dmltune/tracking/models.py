@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -55,14 +56,17 @@ class RunModels(Connection):
         """
         about = _described(folder / DESCRIPTION)
         experiment_id = self.client.get_run(run_id).info.experiment_id
-        model_id = self._model_of(run_id, experiment_id) or str(
-            self.client.create_logged_model(
-                experiment_id,
-                name=name,
-                source_run_id=run_id,
-                params={key: str(value)[:5000] for key, value in (params or {}).items()},
-                model_type=MODEL_TYPE,
-            ).model_id
+        model_id = (
+            self._model_of(run_id, experiment_id)
+            or str(
+                self.client.create_logged_model(
+                    experiment_id,
+                    name=re.sub(r"[/:.%\"']", "-", name),  # which MLflow admits in no model's name
+                    source_run_id=run_id,
+                    params={key: str(value)[:5000] for key, value in (params or {}).items()},
+                    model_type=MODEL_TYPE,
+                ).model_id
+            )
         )
         with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
             files = Path(scratch) / MODEL

@@ -22,13 +22,17 @@ def store_file(name: str) -> Callable[[Path], Path]:
 
 
 def artifact(name: str) -> Callable[[Path], Path]:
-    """The artifact of this name of the search's run, or of the winner's."""
+    """The artifact of this name of the search's run, or, below `model`, of the winner's model."""
 
     def find(folder: Path) -> Path:
-        winner = sql(folder, "mlflow.db", "select value from tags where key = 'dmltune.winner'")[0][0]
-        parent = sql(folder, "mlflow.db", "select run_uuid from tags where key = 'dmltune.winner'")[0][0]
-        run = winner if name.startswith("model") else parent
-        return next((folder / "runs" / "artifacts").glob(f"*/{run}/artifacts")) / name
+        artifacts = folder / "runs" / "artifacts"
+        if not name.startswith("model"):
+            run = sql(folder, "mlflow.db", "select run_uuid from tags where key = 'dmltune.winner'")[0][0]
+            return next(artifacts.glob(f"*/{run}/artifacts")) / name
+        model = "select value from tags where key = 'dmltune.model_id' and run_uuid in"
+        model += " (select value from tags where key = 'dmltune.winner_model')"
+        found = sql(folder, "mlflow.db", model)[0][0]
+        return next(artifacts.glob(f"*/models/{found}/artifacts")) / name.removeprefix("model").lstrip("/")
 
     return find
 

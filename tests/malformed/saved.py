@@ -126,7 +126,7 @@ CASES = [
     case(
         "winner/tag-wrong",
         EVALUATE,
-        statement("mlflow.db", "update tags set value = 'nosuchrun' where key = 'dmltune.winner'"),
+        statement("mlflow.db", "update tags set value = 'nosuchrun' where key like 'dmltune.winner%'"),
     ),
     case(
         "winner/trashed",

@@ -27,7 +27,7 @@ def running(words: list[str], folder: Path, environment: Mapping[str, str]) -> I
         process = subprocess.Popen(
             [sys.executable, "-m", *words],
             cwd=folder,
-            env={**os.environ, **environment},
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **environment},
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
