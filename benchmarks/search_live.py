@@ -91,7 +91,7 @@ def fresh_score(experiment: Experiment, values: dict[str, Any], seed: int, root:
     folder = tempfile.mkdtemp(prefix="dmltune-live-")
     try:
         order = Order("fresh", trained.to_dict(), folder, str(root) if root else None)
-        scores = [report.best for report in run_trial(order, torch.device("cpu"))]
+        scores = [report.best_score for report in run_trial(order, torch.device("cpu"))]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return max(score for score in scores if score is not None)

@@ -41,7 +41,7 @@ def stock_loop(config: dict[str, Any]) -> None:
         if report.failure:
             raise RuntimeError(report.failure)
         if report.step and report.score is not None:
-            ray.train.report({"score": report.best, "step": report.step})
+            ray.train.report({"score": report.best_score, "step": report.step})
 
 
 def tune_space(experiment: Experiment) -> dict[str, Any]:
