@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dmltune.data.catalog._files import Source
-from dmltune.data.catalog.own import OwnSource
-from dmltune.data.decoding import UnreadableImageError, opened
-from dmltune.data.images import ImageSet, Ints, Pixels, from_pil
 from dmltune.errors import UserError
+from dmltune.serving.pictures import Pictures
 from dmltune.train.inference import embed, read_embedder
 
 
@@ -36,54 +31,34 @@ class ServedEmbedder:
 
     def __init__(self, folder: Path) -> None:
         self.embedder, _, self.about = read_embedder(folder)
-        self._converted = (OwnSource if self.about.exif_rotation else Source).converted
 
     def predict(self, images: Any, params: Any = None) -> NDArray[np.float32]:
         """Return the embeddings (N, D) of the column `image` of a table, or of a list of images."""
         items = list(images["image"]) if hasattr(images, "columns") else list(images)
-
-        def read(indices: Ints, side: int | None) -> list[Pixels]:
-            return [self._pixels(items[index], int(index), side) for index in indices]
-
-        labels_N = np.zeros(len(items), dtype=np.int64)
-        margin, size = self.about.crop_margin, self.about.image_size
-        imageset = ImageSet("images", "test", labels_N, ("",), "", read, margin=margin)
         if not items:
             return np.zeros((0, self.about.embedding_size), dtype=np.float32)
+        pictures = Pictures(
+            [_picture(item, place) for place, item in enumerate(items, 1)], self.about.exif_rotation
+        )
+        image_set = pictures.image_set(self.about.crop_margin)
         with torch.inference_mode():
-            points_ND: NDArray[np.float32] = embed(self.embedder, imageset, range(len(items)), size).numpy()
+            points = embed(self.embedder, image_set, range(len(items)), self.about.image_size)
+        points_ND: NDArray[np.float32] = points.numpy()
         return points_ND
 
-    def _pixels(self, item: Any, index: int, side: int | None) -> Pixels:
-        if not isinstance(item, str | bytes | bytearray):
-            return _array(item, index)
-        try:
-            content = base64.b64decode(item, validate=True) if isinstance(item, str) else bytes(item)
-            with opened(io.BytesIO(content)) as image:
-                if side is not None:
-                    image.draft("RGB", (side, side))
-                return from_pil(self._converted(image))
-        except (binascii.Error, UnreadableImageError) as error:
-            raise UserError(
-                f"image {index} cannot be read ({error}); send a JPEG or PNG file as base64 text."
-            ) from None
 
-
-def _array(item: Sequence[Any], index: int) -> Pixels:
+def _picture(item: Any, place: int) -> Any:
+    """Return the bytes of a file, or an array of bytes or fractions: JSON has whole numbers only."""
+    if isinstance(item, bytes | bytearray):
+        return item
     try:
-        pixels_HWC = np.asarray(item)
-    except ValueError:
-        pixels_HWC = np.zeros(0)
-    fits = (
-        pixels_HWC.ndim == 3 and pixels_HWC.shape[2] in (1, 3) and pixels_HWC.size and pixels_HWC.min() >= 0
-    )
-    if fits and np.issubdtype(pixels_HWC.dtype, np.integer) and pixels_HWC.max() <= 255:
-        whole: Pixels = pixels_HWC.astype(np.uint8)
-        return whole
-    if fits and np.issubdtype(pixels_HWC.dtype, np.floating) and pixels_HWC.max() <= 1:
-        rounded: Pixels = np.rint(pixels_HWC * 255).astype(np.uint8)
-        return rounded
-    raise UserError(
-        f"image {index} must be an array (H, W, 3) of whole numbers from 0 to 255 or of fractions; got the "
-        f"shape {pixels_HWC.shape} and {pixels_HWC.dtype}."
-    )
+        if isinstance(item, str):
+            return base64.b64decode(item, validate=True)
+        array = np.asarray(item)
+    except (binascii.Error, ValueError) as error:
+        raise UserError(
+            f"image {place} cannot be read ({error}). Send an image file as base64 text, or an array."
+        ) from None
+    if np.issubdtype(array.dtype, np.integer) and array.size and array.min() >= 0 and array.max() <= 255:
+        return array.astype(np.uint8)
+    return array

@@ -15,7 +15,7 @@ def a_run(folder: Path) -> str:
     """A store with one run that has a text."""
     tracker = Tracker(Store.at(folder))
     key = {"dmltune.search": "s", "dmltune.number": "parent"}
-    run_id = tracker.open_run(tracker.experiment("some space"), "s", key, {}, {})
+    run_id = tracker.begin_run(tracker.experiment("some space"), "s", key, {}, {})[0]
     tracker.log_json(run_id, "result.json", {"place": "original"})
     return run_id
 
@@ -48,6 +48,6 @@ def test_a_moved_store_still_has_its_artifacts(tmp_path: Path) -> None:
     assert moved.read_json(run_id, "result.json") == {"place": "original"}
     assert not (tmp_path / "old place").exists()
     key = {"dmltune.search": "t", "dmltune.number": "parent"}
-    later = moved.open_run(moved.experiment("some space"), "t", key, {}, {})
+    later = moved.begin_run(moved.experiment("some space"), "t", key, {}, {})[0]
     moved.log_json(later, "result.json", {"place": "new"})
     assert moved.read_json(later, "result.json") == {"place": "new"}

@@ -56,17 +56,6 @@ class Tracker(RunFiles, RunModels):
         self.client.set_experiment_tag(experiment_id, KIND, CUSTOM_MODELS)
         self.client.set_experiment_tag(experiment_id, f"{VIEW}{key}", json.dumps(view))
 
-    def open_run(
-        self,
-        experiment_id: str,
-        name: str,
-        key: Mapping[str, str],
-        params: Mapping[str, Any],
-        tags: Mapping[str, Any],
-    ) -> str:
-        """Return the id of the run with the tags `key`, as `begin_run` does."""
-        return self.begin_run(experiment_id, name, key, params, tags)[0]
-
     def begin_run(
         self,
         experiment_id: str,

@@ -33,7 +33,7 @@ def test_evaluate_of_a_check_names_the_command_that_shows_it(
 ) -> None:
     tracker = Tracker(Store.at(tmp_path))
     key = {"dmltune.search": "photos-check", "dmltune.number": "parent"}
-    tracker.open_run(tracker.experiment("own"), "photos-check", key, {}, {"dmltune.role": "check"})
+    tracker.begin_run(tracker.experiment("own"), "photos-check", key, {}, {"dmltune.role": "check"})[0]
     assert main(["evaluate", "photos-check", "--store", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
         "'photos-check' is a check; its models are measured already. "

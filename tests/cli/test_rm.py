@@ -44,7 +44,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Store:
     tracker = Tracker(store)
     key = {tags.NAME: "first-check", tags.NUMBER: tags.PARENT}
     about = {tags.ROLE: "check", tags.CHECKED: "first"}
-    run_id = tracker.open_run(tracker.experiment("glyphs-ccp"), "first-check", key, {}, about)
+    run_id = tracker.begin_run(tracker.experiment("glyphs-ccp"), "first-check", key, {}, about)[0]
     tracker.log_json(run_id, "check.json", {})
     Ledger(store).write(LedgerEntry("check", "first", "why", "glyphs", "f"))
     return store

@@ -54,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def open_run(tracker: Tracker, name: str, role: str, of: str) -> str:
     key = {"dmltune.search": name, "dmltune.number": "parent"}
     tags = {"dmltune.role": role, "dmltune.checked": of}
-    return tracker.open_run(tracker.experiment("cub-ccp"), name, key, {}, tags)
+    return tracker.begin_run(tracker.experiment("cub-ccp"), name, key, {}, tags)[0]
 
 
 def run_here(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

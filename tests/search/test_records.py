@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import shutil
-import sqlite3
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
-from support.trial_records import EXPERIMENT, open_records, write_model
+from support.trial_records import EXPERIMENT, REFERENCE, open_records, report_of, run_trial, write_model
 
 from dmltune import tags
 from dmltune.core.run import MEASURES
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
-from dmltune.search.api import search
 from dmltune.search.records import TrialRecords
 from dmltune.search.sampling import Proposal
 from dmltune.search.state import SearchEvent
 from dmltune.search.stored_models import STORED_BEST
 from dmltune.search.untrained import network_key
-from dmltune.store import Store
 from dmltune.tracking import Tracker
 from dmltune.train.orders import TrialReport
 
-REFERENCE = Proposal(EXPERIMENT.space.reference_point)
 MEASURED = {**dict.fromkeys(MEASURES, 0.1), "map_at_r": 0.2}
 
 
 def tracker_of(records: TrialRecords) -> Tracker:
     return records.parent.tracker
-
-
-def report_of(score: float) -> TrialReport:
-    return TrialReport(1, 10, 10, {"map_at_r": score}, score, score, 10, finished=True, reason="max_steps")
-
-
-def run_trial(records: TrialRecords, score: float) -> int:
-    """Run a trial that leaves a model and ends with this score; return its number."""
-    record = records.open("search" if records.points() else "reference", REFERENCE, 10)
-    write_model(records, record.number)
-    records.progress(record.number, report_of(score), EXPERIMENT)
-    records.close(record.number, "")
-    return record.number
 
 
 def stored_models(records: TrialRecords) -> set[int]:
@@ -237,98 +216,3 @@ def test_measures_of_the_untrained_network_are_stored_by_what_they_depend_on(tmp
 
 def changed(override: str) -> Experiment:
     return load_experiment("glyphs-ccp", ["require=[]", "reference_point={}", override])
-
-
-Damage = Callable[[Path], object]
-
-
-def sql(statement: str) -> Damage:
-    def run(path: Path) -> None:
-        with contextlib.closing(sqlite3.connect(path)) as database:
-            database.execute(statement)
-            database.commit()
-
-    return run
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
-
-
-def as_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def as_fifo(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-FILES: dict[str, Damage] = {
-    "text": lambda path: path.write_text("SELECT no database\n" * 99),
-    "binary": lambda path: path.write_bytes(b"\xff" * 5000),
-    "truncated": truncate,
-    "folder": as_folder,
-    "fifo": as_fifo,
-}
-STUDIES: dict[str, Damage] = FILES | {
-    "deleted": Path.unlink,
-    "empty": lambda path: path.write_bytes(b""),
-    "without the study": sql("DELETE FROM studies"),
-    "without trials": sql("DELETE FROM trials"),
-    "without tables": sql("DROP TABLE trial_values"),
-    "newer schema": sql("UPDATE version_info SET library_version = '99.0.0', schema_version = 99"),
-    "newer revision": sql("UPDATE alembic_version SET version_num = 'v99.0.0.a'"),
-}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with one finished trial."""
-    folder = tmp_path_factory.mktemp("made")
-    run_trial(open_records(folder), 0.5)
-    return folder
-
-
-def one_line(folder: Path) -> str:
-    with pytest.raises(UserError) as error:
-        open_records(folder)
-    message = str(error.value)
-    assert "\n" not in message
-    return message
-
-
-@pytest.mark.parametrize("damage", STUDIES)
-def test_a_damaged_study_is_one_line_and_nothing_begins_anew(made: Path, tmp_path: Path, damage: str) -> None:
-    folder = shutil.copytree(made, tmp_path / "store")
-    STUDIES[damage](folder / "optuna.db")
-    message = one_line(folder)
-    assert "--name" in message or "--store" in message  # the remedy
-    assert "stud" in message or "optuna.db" in message
-    if damage in ("deleted", "empty"):
-        assert one_line(folder)  # the refusal has not made a study that looks whole
-
-
-@pytest.mark.parametrize("damage", [*FILES, "newer schema"])
-def test_a_damaged_database_of_runs_is_one_line(made: Path, tmp_path: Path, damage: str) -> None:
-    folder = shutil.copytree(made, tmp_path / "store")
-    newer = sql("UPDATE alembic_version SET version_num = 'ffffffffffff'")
-    (FILES | {"newer schema": newer})[damage](folder / "mlflow.db")
-    assert "--store" in one_line(folder)
-
-
-def test_a_search_that_cannot_start_is_one_line_before_ray(tmp_path: Path) -> None:
-    store = Store.at(tmp_path)
-    for options, message in (
-        ({"trials": 0}, "--trials must be at least 1; got 0"),
-        ({"time": 0.0}, "--time must be above 0; got 0 s"),
-        ({"workers": 0}, "--workers must be at least 1; got 0"),
-        ({"concurrent": 0}, "--concurrent must be at least 1; got 0"),
-        ({"name": "../x"}, r"a name must be letters, digits"),
-    ):
-        with pytest.raises(UserError, match=message):
-            search(EXPERIMENT, space_name="glyphs-ccp", store=store, **options)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="nothing to search"):
-        search(load_experiment("glyphs"), space_name="glyphs", store=store)
-    assert not (tmp_path / "searches").exists()

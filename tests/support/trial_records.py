@@ -7,12 +7,15 @@ from pathlib import Path
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.runs import TrackedRun
 from dmltune.search.records import TrialRecords
+from dmltune.search.sampling import Proposal
 from dmltune.search.state import SearchState, Watch
 from dmltune.store import Store
 from dmltune.tracking import Tracker
+from dmltune.train.orders import TrialReport
 from support.stores import new_store
 
 EXPERIMENT = load_experiment("glyphs-ccp")
+REFERENCE = Proposal(EXPERIMENT.space.reference_point)
 
 
 def open_records(
@@ -32,3 +35,16 @@ def write_model(records: TrialRecords, number: int) -> Path:
     model.parent.mkdir(parents=True)
     model.write_bytes(b"weights")
     return model
+
+
+def report_of(score: float) -> TrialReport:
+    return TrialReport(1, 10, 10, {"map_at_r": score}, score, score, 10, finished=True, reason="max_steps")
+
+
+def run_trial(records: TrialRecords, score: float) -> int:
+    """Run a trial that leaves a model and ends with this score; return its number."""
+    record = records.open("search" if records.points() else "reference", REFERENCE, 10)
+    write_model(records, record.number)
+    records.progress(record.number, report_of(score), EXPERIMENT)
+    records.close(record.number, "")
+    return record.number

@@ -6,7 +6,6 @@ DMLTUNE_SCREENSHOTS the pictures of the pages are kept in that folder.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.browser import chromium, needs_browser
 from support.driving import Place
 from support.finished_search import NAME, TRIALS
 from support.served import ui
@@ -25,11 +25,6 @@ from dmltune.runs import TrackedRun
 from dmltune.store import Store
 from dmltune.tracking import DataInput, Tracker
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None or importlib.util.find_spec("playwright") is None,
-    reason="needs Chromium (apt install chromium) and playwright (pip install playwright)",
-)
 HARMLESS = ("users/current", "status of 404")  # MLflow asks its own server for what only others have
 
 
@@ -41,10 +36,7 @@ def links(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
 
 @pytest.fixture(scope="module")
 def page(links: dict[str, Any]) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1900, "height": 1250})
         page.errors = []
         page.on("console", lambda text: page.errors.append(text.text) if text.type == "error" else None)
@@ -52,7 +44,6 @@ def page(links: dict[str, Any]) -> Iterator[Any]:
         page.goto(links["address"])
         page.get_by_label("Close").first.click()  # MLflow's assistant opens once
         yield page
-        browser.close()
     assert [error for error in page.errors if not any(known in error for known in HARMLESS)] == []
 
 

@@ -127,7 +127,7 @@ def test_pictures_of_every_validation_are_in_the_reference_run(tracker: Tracker,
 
 def test_another_winner_takes_the_place_of_the_first_in_the_parameters(tracker: Tracker) -> None:
     key = {tags.NAME: "again", tags.NUMBER: tags.PARENT}
-    run_id = tracker.open_run(tracker.experiment("again"), "again", key, {"search.trials": 3}, {})
+    run_id = tracker.begin_run(tracker.experiment("again"), "again", key, {"search.trials": 3}, {})[0]
     many = {f"key.{number}": number for number in range(250)}
     assert tracker.replace_params(run_id, {"loss.name": "triplet", "loss.margin": 0.2, **many})
     assert tracker.replace_params(run_id, {"loss.name": "fastap", **many})

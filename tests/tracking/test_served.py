@@ -89,5 +89,5 @@ def test_its_own_input_example_is_served(store: Path) -> None:
         [[[300, 0, 0]]],
         [[[-1.0, 0, 0]]],
     ):
-        with pytest.raises(UserError, match="image 0"):
+        with pytest.raises(UserError, match="image 1"):
             model.predict([wrong])
