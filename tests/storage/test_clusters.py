@@ -18,7 +18,7 @@ from support.clusters import ENVIRONMENT, Cluster, can_hide_folders, running_clu
 from support.s3_server import s3_server
 
 from dmltune.store import Store
-from dmltune.tracking import Tracker
+from dmltune.tracking.health import examine
 
 pytestmark = pytest.mark.skipif(
     not can_hide_folders(), reason="needs `unshare --mount`, which this machine does not allow"
@@ -71,13 +71,10 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
 
 
 def require_models(store: Store, trials: int) -> None:
-    tracker = Tracker(store)
-    stored = [run for run in tracker.runs("") if run.data.tags.get("dmltune.model") == "stored"]
-    assert len(stored) >= trials
-    for run in stored:
-        place = tracker.stored_at(run)
-        assert place is not None
-        assert (place / "model.safetensors").is_file()
+    """The store has so many models, and each is in its place."""
+    health = examine(store)
+    assert health.models >= trials
+    assert health.problems == ()
 
 
 def trial_folders() -> list[Path]:
