@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -104,7 +105,8 @@ def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> 
         order = Order.of(
             order_id, point, folder, locations, pool.plan.threads, untrained=untrained, known_costs=costs
         )
-        return pool.routed(order)
+        known_step = record.step if record.score is not None else -1
+        return pool.routed(replace(order, known_step=known_step))
 
     def pause(order_id: str) -> None:
         ray.get(pool.broker.pause.remote(order_id))  # before anybody asks for the order again
