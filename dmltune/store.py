@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,13 @@ class Store:
             return
         with mirror_of(self.address).owned():
             yield
+
+    def require_writable(self) -> None:
+        """Raise a UserError when results cannot be written."""
+        if self.address:
+            mirror_of(self.address).files.require_access(write=True)
+        with tempfile.TemporaryFile(dir=self.root) as file:
+            file.write(b"dmltune")
 
     def bring(self, folder: Path) -> None:
         """Let the files that an address has below this folder be on this machine."""
