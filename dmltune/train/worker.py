@@ -6,6 +6,7 @@ gets an answer at least every `HEARTBEAT_S` seconds, well under gloo's time-out.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import threading
@@ -20,6 +21,7 @@ from dmltune.core.fit import Diverged
 from dmltune.errors import UserError
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.trial import run_trial
+from dmltune.train.trial_place import trial_place
 
 HEARTBEAT_S = 20.0
 STEPS_S = 2.0  # between two messages with the step of a training
@@ -60,11 +62,13 @@ def _serve(group: str, broker: Any, order: Order) -> None:
         arguments = (group, broker, order.id, dropped, position)
         threading.Thread(target=_watch, args=arguments, daemon=True).start()
     try:
-        for report in run_trial(order, _device(), dropped.is_set, position.reach):
-            if first:
-                ray.get(broker.report.remote(group, order.id, report))
-            if report.finished or not _may_continue(group, broker, order, report):
-                return
+        with trial_place(order, first, lambda: _is_wanted(broker, order)) as place:
+            for report in run_trial(place.order, _device(), dropped.is_set, position.reach):
+                if first:
+                    place.validated(report.finished)
+                    ray.get(broker.report.remote(group, order.id, report))
+                if report.finished or not _may_continue(group, broker, order, report):
+                    return
     except Diverged as error:  # raised on every rank
         if first:
             ray.get(broker.report.remote(group, order.id, TrialReport.failed(str(error))))
@@ -92,6 +96,13 @@ def _may_continue(group: str, broker: Any, order: Order, report: TrialReport) ->
         verdict = _same_on_all_ranks(verdict)
         if verdict != "wait":
             return bool(verdict == "go")
+
+
+def _is_wanted(broker: Any, order: Order) -> bool:
+    """Whether this order may be continued, here or elsewhere."""
+    with contextlib.suppress(ray.exceptions.RayError):
+        return not ray.get(broker.is_closed.remote(order.id))
+    return True
 
 
 class _Position:
