@@ -8,6 +8,8 @@ own part of the graph. The mean over the ranks is Σ_r ∂L/∂x_r · ∂x_r/∂
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -29,6 +31,12 @@ def _device() -> torch.device:
     if dist.get_backend() == "nccl":
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
+
+
+def set_timeout(seconds: float) -> None:
+    """Set how long a rank waits for the others, from now on."""
+    if world_size() > 1:
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), dist.group.WORLD)
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:

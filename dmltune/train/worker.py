@@ -136,5 +136,7 @@ def _device() -> torch.device:
     if torch.cuda.is_available():
         from ray.train.torch import get_device
 
-        return get_device()
+        device = get_device()
+        torch.cuda.set_device(device)  # a worker sees all GPUs of its node; collectives use the current one
+        return device
     return torch.device("cpu")

@@ -19,7 +19,7 @@ SCHEDULE = Schedule(max_steps=6, validate_every=3)
 
 def test_only_the_backbone_and_only_in_training_computes_in_bfloat16(toy: ModuleType) -> None:
     embedder = toy.objective().embedder
-    embedder.backbone_bfloat16 = True
+    embedder.lowered = torch.bfloat16
     seen: dict[str, torch.dtype] = {}
 
     def watch(name: str, part: nn.Module) -> None:
