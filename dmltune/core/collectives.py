@@ -27,9 +27,10 @@ def rank() -> int:
     return dist.get_rank() if _active() else 0
 
 
-def _device() -> torch.device:
+def device() -> torch.device:
+    """Return where the backend wants the numbers that ranks exchange."""
     if dist.get_backend() == "nccl":
-        return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("cuda", torch.cuda.currentdevice())
     return torch.device("cpu")
 
 
@@ -62,7 +63,7 @@ def broadcast_number(value: float) -> float:
     """Return rank 0's number, exactly, on every rank."""
     if world_size() == 1:
         return value
-    number = torch.tensor([value], dtype=torch.float64, device=_device())
+    number = torch.tensor([value], dtype=torch.float64, device=device())
     dist.broadcast(number, src=0)
     return float(number.item())
 
@@ -82,7 +83,7 @@ def gather(x: Tensor) -> Tensor:
     """Concatenate over the ranks in their order, without gradient; first dimensions may differ."""
     if world_size() == 1:
         return x.detach()
-    sizes = gather_equal(torch.tensor([x.shape[0]], device=_device())).tolist()
+    sizes = gather_equal(torch.tensor([x.shape[0]], device=device())).tolist()
     padded = x.new_zeros((max(sizes), *x.shape[1:]))
     padded[: x.shape[0]] = x.detach()
     return torch.cat([part[:size] for part, size in zip(_parts(padded), sizes, strict=True)])

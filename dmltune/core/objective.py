@@ -89,6 +89,9 @@ class Objective(nn.Module):
         """Return v·J(X_gen, Y_gen) with the generated points as the whole batch; update the centres."""
         unit_BD = l2_normalise(raw_BD)
         generated_GD, labels_G = transform.generate(raw_BD, unit_BD, labels_B)
+        if not getattr(self.loss, "skips_negative_labels", False):
+            taken_G = labels_G >= 0
+            generated_GD, labels_G = generated_GD[taken_G], labels_G[taken_G]
         value = raw_BD.new_zeros(())
         if len(labels_G):
             value = transform.weight * self.loss(generated_GD, labels_G)

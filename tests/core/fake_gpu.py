@@ -9,9 +9,7 @@ FakeTensors let pass: copies between host and device, and operations that wait f
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
 
@@ -257,11 +255,13 @@ MISTAKES: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@contextmanager
-def mistaken(mistake: Callable[[Tensor], Any] | None) -> Iterator[Objective]:
-    goal = objective("contrastive")
-    goal.loss = Wrong(mistake or (lambda x: 1.0))
-    yield goal
+def error_of(case: Callable[[], Any]) -> str:
+    """Return the class of the error that a case raises, or nothing."""
+    try:
+        case()
+    except Exception as problem:
+        return type(problem).__name__
+    return ""
 
 
 def main() -> None:
@@ -276,21 +276,23 @@ def main() -> None:
             problems[title] = f"{type(problem).__name__}: {problem}"[:400]
     caught = {}
     for name, mistake in {"none": None, **MISTAKES}.items():
-        with mistaken(mistake) as goal:
-            try:
-                train(goal)
-                caught[name] = ""
-            except Exception as problem:
-                caught[name] = type(problem).__name__
-    try:
-        train(objective("contrastive"), first=0)
-        looked = ""
-    except Exception as problem:
-        looked = type(problem).__name__
-    found = {"count": count, "problems": problems, "caught": caught, "looked": looked, "seen": sorted(seen)}
+        goal = objective("contrastive")
+        goal.loss = Wrong(mistake or (lambda x: 1.0))
+        caught[name] = error_of(lambda g=goal: train(g))
+    looking = objective("contrastive")
+    decomposing = objective("contrastive", transform={"form": "ftl"})
+    decomposing.transform.variation.updates = 1
+    found = {
+        "count": count,
+        "problems": problems,
+        "caught": caught,
+        "seen": sorted(seen),
+        "looked": error_of(lambda: train(looking, first=0)),
+        "decomposed": error_of(lambda: train(decomposing)),
+    }
     print(json.dumps(found))
     del held
 
 
 if __name__ == "__main__":
-    main() if len(sys.argv) == 1 else sys.exit(2)
+    main()

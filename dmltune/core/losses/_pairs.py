@@ -24,6 +24,7 @@ class PairLoss(nn.Module, ABC):
     that take no part (label below 0) add nothing to the sum, and are taken out of the divisor here.
     """
 
+    skips_negative_labels: ClassVar[bool] = True
     mean_over_samples: ClassVar[bool] = False
 
     def forward(

@@ -21,6 +21,7 @@ class ProxyLoss(nn.Module, ABC):
     """A loss of the similarities to `proxies` (C, ..., D), random unit vectors at the start."""
 
     takes_references: ClassVar[bool] = False
+    skips_negative_labels: ClassVar[bool] = True
 
     def __init__(self, *shape: int) -> None:
         super().__init__()

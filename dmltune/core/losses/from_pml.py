@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from dmltune.core.geometry import any_left_out, at_least_float32
+from dmltune.core.geometry import at_least_float32
 from dmltune.core.host_numbers import HostNumbers
 from dmltune.errors import UserError, nearest
 
@@ -79,9 +79,6 @@ class FromPml(HostNumbers):
     ) -> Tensor:
         if refs_RD is not None and not self.takes_references:
             raise UserError(f"pml/{self.model} takes no references. Use references: batch.")
-        if any_left_out(labels_B):  # the library has no masks, and reads values on the host itself
-            taken_B = labels_B >= 0
-            emb_BD, labels_B = emb_BD[taken_B], labels_B[taken_B]
         emb_BD = at_least_float32(emb_BD)
         others: dict[str, Any] = {}
         if refs_RD is not None:
