@@ -130,7 +130,8 @@ def _same_on_all_ranks(value: Any) -> Any:
         return value
     text = json.dumps(value).encode() if collectives.rank() == 0 else b""
     length = int(collectives.broadcast_number(float(len(text))))
-    buffer = torch.zeros(length, dtype=torch.uint8)
+    # NCCL takes no tensor of the host
+    buffer = torch.zeros(length, dtype=torch.uint8, device=collectives.device())
     if collectives.rank() == 0:
         buffer.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
     collectives.broadcast_(buffer)
@@ -147,5 +148,7 @@ def _device() -> torch.device:
     if torch.cuda.is_available():
         from ray.train.torch import get_device
 
-        return get_device()
+        device = get_device()
+        torch.cuda.set_device(device)  # a worker sees all GPUs of its node; collectives use the current one
+        return device
     return torch.device("cpu")
