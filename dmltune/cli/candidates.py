@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -36,7 +37,10 @@ COMPONENTS = {  # sections with a name, and the folders of its choices
 OF_SEARCHES = ("check", "best", "compare", "importance", "resume", "stop", "rm", "export-config", "ui")
 BOTH_KINDS = ("left", "right", "name", "names", "search", "model", "recipe", "earlier")
 _STUDIES = "SELECT study_name FROM studies"
-_RUNS = "SELECT DISTINCT a.value FROM tags a JOIN tags b USING (run_uuid) WHERE a.key = ? AND b.key = ? AND b.value = ?"
+_RUNS = """
+    SELECT DISTINCT a.value FROM tags a JOIN tags b USING (run_uuid)
+    WHERE a.key = ? AND b.key = ? AND b.value = ?
+"""
 
 
 def candidates(line: str) -> list[str]:
@@ -157,7 +161,7 @@ def _named(kind: str) -> Iterator[str]:
 def _stored(given: Sequence[str], searches: bool) -> Iterator[str]:
     """Yield the names of searches of the store, or those of all its searches, trainings and checks."""
     named = [word.partition("=")[2] for word in given if word.startswith("--store=")]
-    named += [after for word, after in zip(given, given[1:], strict=False) if word == "--store"]
+    named += [after for word, after in itertools.pairwise(given) if word == "--store"]
     root = Path((named or [os.environ.get("DMLTUNE_STORE") or "mlruns"])[-1]).expanduser()
     if (root / "searches").is_dir() and searches:
         yield from (folder.name for folder in (root / "searches").iterdir() if folder.is_dir())

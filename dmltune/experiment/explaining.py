@@ -15,11 +15,11 @@ from dmltune.core import components as signatures
 from dmltune.errors import UserError, nearest, readable
 from dmltune.experiment import tree as trees
 from dmltune.experiment.files.places import chain, named_files
-from dmltune.meanings import Meaning, meanings
 from dmltune.experiment.model import Experiment
 from dmltune.experiment.problems import Problem, show
 from dmltune.experiment.schema import components
 from dmltune.experiment.space.parameter import Parameter, parse_ranges
+from dmltune.meanings import Meaning, meanings
 
 FOREIGN = "A parameter of {0}, which {1} documents."
 LIBRARIES = {"pml": "pytorch-metric-learning", "timm": "timm", "torchvision": "torchvision"}

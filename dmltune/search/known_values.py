@@ -1,4 +1,4 @@
-"""What the searches of a store have found about one key: importance, good values, and where it had no effect."""
+"""What the searches of a store have found about one key: importance, good values, where it had no effect."""
 
 from __future__ import annotations
 
