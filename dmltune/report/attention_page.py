@@ -90,8 +90,8 @@ def prototypes(gallery: Mapping[str, Any] | None) -> Chart | None:
     rest = f" The others hold {100 * found['rest']:.0f} %." if found["rest"] >= 0.005 else ""
     text = (
         f"Each row is a class's histogram of {shown} prototypes: the share of the pooled features that is "
-        f"assigned to each, the mean pseudo-attributes of the zero-shot loss.{rest} Classes that share dark "
-        "columns consist of the same parts."
+        f"assigned to each, the mean pseudo-attributes of the zero-shot loss.{rest} Classes that share "
+        "strong columns consist of the same parts."
     )
     alt = f"Histograms of {shown} prototypes for {len(names)} classes that were not trained on"
     layer = {"mark": "rect", "encoding": encoding}
