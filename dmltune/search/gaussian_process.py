@@ -152,17 +152,19 @@ class GaussianProcess:
         variance_M = self.amplitude - (half_NM**2).sum(0)
         return mean_M, np.sqrt(np.maximum(variance_M, 1e-12))
 
-    def predict_with_gradient(self, x_D: Floats) -> tuple[float, float, Floats, Floats]:
-        """Return mean and deviation at one point, and their gradients by its columns."""
-        offset_ND = (x_D - self.x_ND) / self.lengths_D
-        shape_N, slope_N = matern((offset_ND**2).sum(1))
-        k_N = self.amplitude * shape_N
+    def predict_with_gradient(self, x_MD: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return mean and deviation at M points, and their gradients by the columns (M, D)."""
+        offset_MND = (x_MD[:, None] - self.x_ND) / self.lengths_D
+        shape_MN, slope_MN = matern((offset_MND**2).sum(axis=2))
+        k_NM = self.amplitude * shape_MN.T
         # ∂m/∂x_d = −slope · (x_d − x_nd) / ℓ_d²
-        jacobian_ND = -self.amplitude * slope_N[:, None] * offset_ND / self.lengths_D
-        solved_N = cho_solve((self._lower_NN, True), k_N, check_finite=False)
-        sd = math.sqrt(max(self.amplitude - float(k_N @ solved_N), 1e-12))
-        mean = self.constant + float(k_N @ self._alpha_N)
-        return mean, sd, jacobian_ND.T @ self._alpha_N, -(jacobian_ND.T @ solved_N) / sd
+        jacobian_MND = (-self.amplitude * slope_MN)[:, :, None] * offset_MND / self.lengths_D
+        solved_NM = cho_solve((self._lower_NN, True), k_NM, check_finite=False)
+        sd_M = np.sqrt(np.maximum(self.amplitude - (k_NM * solved_NM).sum(axis=0), 1e-12))
+        mean_M = self.constant + k_NM.T @ self._alpha_N
+        mean_slope_MD = np.einsum("mnd,n->md", jacobian_MND, self._alpha_N)
+        sd_slope_MD = -np.einsum("mnd,nm->md", jacobian_MND, solved_NM) / sd_M[:, None]
+        return mean_M, sd_M, mean_slope_MD, sd_slope_MD
 
     def with_pending(self, x_MD: Floats) -> GaussianProcess:
         """Return the posterior as if the mean were known at M points: only the deviation changes.

@@ -132,8 +132,9 @@ def test_log_h_is_exact_in_the_tail() -> None:
 def test_the_gradient_of_expected_improvement_equals_finite_differences() -> None:
     gp = process()
     for best in (-0.5, 1.0, 8.0):
-        for x in np.random.default_rng(6).random((4, 4)):
-            value, gradient = log_expected_improvement_with_gradient(gp, x, best)
+        x_MD = np.random.default_rng(6).random((4, 4))
+        value_M, gradient_MD = log_expected_improvement_with_gradient(gp, x_MD, best)
+        for x, value, gradient in zip(x_MD, value_M, gradient_MD, strict=True):
             assert value == pytest.approx(log_expected_improvement(gp, x[None], best)[0], rel=1e-7)
             numeric = numeric_gradient(lambda z, b=best: log_expected_improvement(gp, z[None], b)[0], x)
             np.testing.assert_allclose(gradient, numeric, rtol=1e-3, atol=1e-4)
