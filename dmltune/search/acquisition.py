@@ -97,10 +97,11 @@ def maximise(
 
 def is_new(points_MD: Floats, known_ND: Floats, cube: UnitCube) -> NDArray[np.bool_]:
     """Return which of M points differ from all known ones, by more than `NEAR` where the space is smooth."""
-    limit_D = np.where(cube.smooth_D, NEAR, 1e-9)
-    new_M = np.ones(len(points_MD), dtype=bool)
-    for known_D in known_ND:
-        new_M &= (np.abs(points_MD - known_D) > limit_D).any(axis=1)
+    same_MN = np.ones((len(points_MD), len(known_ND)), dtype=bool)
+    for column, is_smooth in enumerate(cube.smooth_D):
+        offset_MN = points_MD[:, column, None] - known_ND[:, column]
+        same_MN &= np.abs(offset_MN) <= (NEAR if is_smooth else 1e-9)
+    new_M: NDArray[np.bool_] = ~same_MN.any(axis=1)
     return new_M
 
 

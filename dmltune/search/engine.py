@@ -21,7 +21,7 @@ from dmltune.search.front import may_be_on_front
 from dmltune.search.judged_front import judged_front
 from dmltune.search.observations import Observations, noise_of
 from dmltune.search.replication import Again, Replication
-from dmltune.search.sampling import Proposal, Proposer
+from dmltune.search.sampling import Points, Proposal, Proposer
 from dmltune.search.scalarisation import weights_of
 from dmltune.search.schedulers import Rule
 from dmltune.search.score_table import ScoreTable
@@ -66,7 +66,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.trials: dict[int, EngineTrial] = {}
-        self._tried: list[Mapping[str, Any]] = []  # the values of all points
+        self._tried = Points()  # the values of all points
         self._roles: Counter[str] = Counter()
         self._further_folds = 0
         self._replication = Replication(self.plan)
@@ -86,9 +86,9 @@ class Engine:
                 self.plan.fidelity and trial.is_point and first <= self.plan.fidelity.trials
             )
             if trial.is_point and not self._roles["cheap"]:
-                self._tried.append(trial.values)
-            elif trial.is_point or trial.role == "cheap":  # a point that is trained both ways counts once
-                self._tried += [trial.values] if trial.values not in self._tried else []
+                self._tried.add(trial.values)
+            elif (trial.is_point or trial.role == "cheap") and trial.values not in self._tried:
+                self._tried.add(trial.values)  # a point that is trained both ways counts once
         self.trials[trial.number] = trial
         if trial.role == "cheap":
             return
@@ -236,7 +236,7 @@ class Engine:
             weights = weights_of(1 + len(against), self.plan.seed, len(self._tried))
         return self._observations.of(list(self.trials.values()), self.earlier, against, weights)
 
-    def _first_of_earlier(self, tried: Sequence[Mapping[str, Any]]) -> Proposal | None:
+    def _first_of_earlier(self, tried: Points) -> Proposal | None:
         """Return one of the best points of earlier searches; they are tried first."""
         if not self.earlier or len(tried) - self._roles["reference"] >= STARTS:
             return None

@@ -73,7 +73,7 @@ class GpSampler(BaseSampler):
         pending = [t for t in trials if t.state in (TrialState.RUNNING, TrialState.FAIL) and t.params]
         rng = np.random.default_rng([self._seed, trial.number])
         process = self._fit(study, cube, done)
-        pending_MD = np.array([cube.encode(t.params) for t in pending]).reshape(-1, cube.dimension)
+        pending_MD = cube.encode_all([t.params for t in pending])
         mean_N, _ = process.predict(process.x_ND)
         # a pending point counts as its mean: only what is better than that is still an improvement
         incumbent = float(process.predict(np.concatenate([process.x_ND, pending_MD]))[0].max())
@@ -83,7 +83,7 @@ class GpSampler(BaseSampler):
             incumbent,
             cube,
             good_KD,
-            np.concatenate([np.array([cube.encode(t.params) for t in done]), pending_MD]),
+            np.concatenate([cube.encode_all([t.params for t in done]), pending_MD]),
             rng,
         )
         return cube.decode(point_D)
@@ -96,9 +96,9 @@ class GpSampler(BaseSampler):
             scores = np.array([sign * trial.values[0] for trial in done])
             deviations = np.array([float(trial.user_attrs.get("estimate_sd", 0.0)) for trial in done])
             rows = chosen(scores)
-            x_ND = np.array([cube.encode(done[row].params) for row in rows])
+            x_ND = cube.encode_all([done[row].params for row in rows])
             y_N, sd_N = standardised(scores[rows], deviations[rows])
-            starts = 3 if len(rows) <= 100 else 1
+            starts = 2 if len(rows) <= 50 else 1
             self._fitted = (*key, GaussianProcess.fit(x_ND, y_N, sd_N**2, cube.groups_D, starts=starts))
         return self._fitted[2]
 
