@@ -67,6 +67,7 @@ class Engine:
     def __post_init__(self) -> None:
         self.trials: dict[int, EngineTrial] = {}
         self._tried = Points()  # the values of all points
+        self._compared: dict[int, EngineTrial] = {}  # complete ones and repetitions: few of many trials
         self._roles: Counter[str] = Counter()
         self._further_folds = 0
         self._replication = Replication(self.plan)
@@ -90,6 +91,7 @@ class Engine:
             elif (trial.is_point or trial.role == "cheap") and trial.values not in self._tried:
                 self._tried.add(trial.values)  # a point that is trained both ways counts once
         self.trials[trial.number] = trial
+        self._note(trial)
         if trial.role == "cheap":
             return
         if trial.state != "running":
@@ -98,6 +100,10 @@ class Engine:
             last = trial.pop()
             self.rule.restore(trial)
             trial.add(*last)
+
+    def _note(self, trial: EngineTrial) -> None:
+        if trial.role != "cheap" and (trial.state == "complete" or trial.repeats is not None):
+            self._compared[trial.number] = trial
 
     def note_costs(self, number: int, costs: Mapping[str, float]) -> None:
         """Enter what the model of a trial costs, which is known before its first decision."""
@@ -135,6 +141,7 @@ class Engine:
         """A trial is over, or paused."""
         trial = self.trials[number]
         trial.state = state
+        self._note(trial)
         if state != "paused" and trial.role not in ("repeat", "cheap"):
             self.rule.end(number)
 
@@ -248,11 +255,12 @@ class Engine:
         left = min(self._spare(), 1 + int(self.plan.share * len(self.trials)))
         if not self.plan.repeats or not left or self.plan.used() >= 1 or self._is_deterministic():
             return None
-        return self._again(self._replication.of_a_candidate(self._full(), left))
+        compared = [trial for _, trial in sorted(self._compared.items())]
+        return self._again(self._replication.of_a_candidate(compared, left))
 
     def _is_deterministic(self) -> bool:
         """Whether a repetition was stopped because it repeated its configuration exactly."""
-        return any(trial.role == "repeat" and trial.state == "pruned" for trial in self.trials.values())
+        return any(t.role == "repeat" and t.state == "pruned" for t in self._compared.values())
 
     def _spare(self) -> int:
         """Return how many trials of the budget were not begun."""

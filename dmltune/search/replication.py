@@ -78,7 +78,10 @@ class Replication:
         )
 
     def of_a_candidate(self, trials: Collection[EngineTrial], left: int) -> Again | None:
-        """Return the repetition that tells most about which configuration is best."""
+        """Return the repetition that tells most about which configuration is best.
+
+        `trials` are the complete ones and all repetitions; the others tell nothing here.
+        """
         under_way = [t for t in trials if t.repeats is not None and t.state == "running"]
         found = next_repetition(
             ScoreTable.of(trials),
