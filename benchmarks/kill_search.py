@@ -4,7 +4,10 @@
 
 Both searches run one trial at a time with the scheduler `promote`, so that trials are paused, and with
 repetitions at the end. Equal are: values, role, state, steps and scores of every trial, in their order.
-Exit code 1 when anything differs, or when a process is left.
+Exit code 1 when anything differs, when a process is left, or when the search ended before the last kill.
+
+A driver is killed at a random moment (`--between`) after its first validation, so that a slow machine does
+not kill it before it has done anything; one in five is killed while it starts.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,25 +59,45 @@ def paused_in(store: Path) -> int:
     return sum("paused" in trial.user_attrs for trial in trials)
 
 
+def validations(store: Path) -> int:
+    """Return how many validations the study has."""
+    try:
+        with closing(sqlite3.connect(f"file:{store / 'optuna.db'}?mode=ro", uri=True, timeout=5)) as database:
+            return int(database.execute("SELECT COUNT(*) FROM trial_intermediate_values").fetchone()[0])
+    except sqlite3.OperationalError:  # it is not there yet
+        return 0
+
+
 def killed_search(store: Path, trials: int, kills: int, between: tuple[float, float], seed: int) -> int:
     """Run the search to its end; return how often it was killed on the way."""
     moments, done = random.Random(seed), 0
     while True:
-        driver = subprocess.Popen(command(store, trials), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            wait = moments.uniform(*between) if done < kills else None
-            _, errors = driver.communicate(timeout=wait)
-        except subprocess.TimeoutExpired:
-            driver.send_signal(signal.SIGKILL)
-            driver.communicate()
-            done += 1
-            print(f"kill {done} after {wait:.1f} s", flush=True)
-            continue
-        if driver.returncode != 0:
-            raise SystemExit(
-                f"the search failed with exit code {driver.returncode}:\n{errors.decode()[-2000:]}"
-            )
-        return done
+        before, started = validations(store), time.monotonic()
+        with tempfile.TemporaryFile() as errors:
+            driver = subprocess.Popen(command(store, trials), stdout=subprocess.DEVNULL, stderr=errors)
+            if done < kills:
+                starting = moments.random() < 0.2
+                while not starting and driver.poll() is None and validations(store) == before:
+                    time.sleep(0.2)
+                with suppress(subprocess.TimeoutExpired):
+                    driver.wait(moments.uniform(*between))
+            else:
+                driver.wait()
+            if driver.poll() is None:
+                driver.send_signal(signal.SIGKILL)
+                driver.wait()
+                done += 1
+                found = validations(store)
+                seconds = time.monotonic() - started
+                print(
+                    f"kill {done} after {seconds:.1f} s: {found - before} of {found} validations", flush=True
+                )
+                continue
+            if driver.returncode != 0:
+                errors.seek(0)
+                text = errors.read().decode()[-2000:]
+                raise SystemExit(f"the search failed with exit code {driver.returncode}:\n{text}")
+            return done
 
 
 def left_over() -> list[str]:
@@ -91,7 +116,7 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--between", type=float, nargs=2, default=(9.0, 20.0), metavar="SECONDS")
+    parser.add_argument("--between", type=float, nargs=2, default=(0.0, 5.0), metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dmltune-kills-") as folder:

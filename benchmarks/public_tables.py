@@ -42,7 +42,9 @@ WIDTH = 0.25  # of the smooth lookup; a point's nearest neighbour is at a distan
 def table_names() -> list[str]:
     """Return the names of all tables that are installed or lie in $DMLTUNE_DATA/taskset."""
     tasks = [path.stem for path in _taskset_files()]
-    return [f"{kind}/{task}" for kind in ("taskset", "taskset-smooth") for task in tasks] + list(_hpo_tables())
+    return [f"{kind}/{task}" for kind in ("taskset", "taskset-smooth") for task in tasks] + list(
+        _hpo_tables()
+    )
 
 
 @cache

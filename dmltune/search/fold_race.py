@@ -98,12 +98,20 @@ def near_best(rows: Sequence[Sequence[float]], noise: float) -> int:
 def fold_noise(rows: Sequence[Sequence[float]]) -> tuple[float | None, int]:
     """Return the standard deviation of a score around row mean + fold mean, with its degrees of freedom.
 
-    `rows` are the scores of configurations in all k folds:
-    s² = Σ (y_rj − ȳ_r − ȳ_j + ȳ)² / ((rows − 1)(k − 1)).
+    `rows` are the scores of configurations in all k folds; NaN where a fold was not trained. It is the
+    residual of the least squares fit y_rj = a_r + b_j, for complete rows
+
+        s² = Σ (y_rj − ȳ_r − ȳ_j + ȳ)² / ((rows − 1)(k − 1)).
     """
     scores = np.array(rows, dtype=float)
-    degrees = (len(scores) - 1) * (scores.shape[1] - 1) if scores.ndim == 2 else 0
+    if scores.ndim != 2:
+        return None, 0
+    row, fold = np.nonzero(np.isfinite(scores))
+    effects = np.zeros((len(row), sum(scores.shape)))
+    effects[np.arange(len(row)), row] = effects[np.arange(len(row)), len(scores) + fold] = 1.0
+    y = scores[row, fold] - np.nanmean(scores) if len(row) else scores[row, fold]
+    fitted, _, rank, _ = np.linalg.lstsq(effects, y, rcond=None)
+    degrees = len(row) - int(rank)
     if degrees < 1:
         return None, 0
-    rest = scores - scores.mean(axis=1, keepdims=True) - scores.mean(axis=0) + scores.mean()
-    return float(np.sqrt((rest**2).sum() / degrees)), degrees
+    return float(np.sqrt(((y - effects @ fitted) ** 2).sum() / degrees)), degrees
