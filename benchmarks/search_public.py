@@ -9,10 +9,10 @@ long as nothing was seen, that is the mean regret of the table, which is that of
 
 Every finished search is a line that is appended to the first file, with a digest of the code that made it:
 of the engine for ours, of `rival_searches.py` for the others, and of the tables for all. Searches that are in
-none of the files with the present digest are run, seed by seed: all methods on seed 0 of all tables first. So
-a run can be interrupted and continued, and after a change of the engine only ours are run again. Several
-processes share the work with `--part 0/2` and `--part 1/2`, each with a first file of its own. `--report` only
-reads. Tuning uses seeds from 1000 on (`--first-seed 1000`); only the seeds below that are reported.
+none of the files with the present digest are run, seed by seed: all methods on seed 0 of all tables first.
+So a run can be interrupted and continued, and after a change of the engine only ours are run again. Several
+processes share the work with `--part 0/2` and `--part 1/2`, each with a first file of its own. `--report`
+only reads. Tuning uses seeds from 1000 on (`--first-seed 1000`); only the seeds below that are reported.
 
 Ours is `dmltune.simulate` with its defaults (`dmltune`: sampler auto, scheduler asha) and with the scheduler
 promote (`dmltune-promote`); on tables with a single seed, where a repetition would read the same number,
@@ -126,7 +126,7 @@ def key(record: Record) -> tuple[str, str, int, int]:
 
 
 def jobs(arguments: argparse.Namespace) -> Iterator[Record]:
-    """Yield this part of all searches: those with the lowest seeds first, of these one method after another."""
+    """Yield this part of all searches, those with the lowest seeds first, and method after method."""
     part, parts = map(int, arguments.part.split("/"))
     every = (
         {"table": table, "method": method, "workers": workers, "seed": seed}

@@ -41,7 +41,9 @@ def drop(
         return False
     luck = noise / np.sqrt(k) * _expected_maximum(chosen_from)
     total = float(np.sum(np.subtract(own, incumbent[:folds]) + luck))
-    bound = bounds(k, error)[folds - 1]
+    # With an estimated noise the looks of a race depend on each other more: without this share only 4.1 % of
+    # equal trials are dropped at 8 degrees (simulated for k = 3 and 5; with it 4.7 %).
+    bound = bounds(k, round(error * (1 + (k - 2) / (3 * degrees)), 4))[folds - 1]
     if noise == 0:
         return total < 0
     # The same tail probability under Student's t as the bound has under the normal distribution.

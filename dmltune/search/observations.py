@@ -108,7 +108,9 @@ class Observations:
     def _told(self, trial: EngineTrial, estimate: Estimate | None) -> FrozenTrial:
         if trial.number not in self._points:
             self._points[trial.number] = _point(self._space, trial)
-        return _with_value(self._points[trial.number], estimate, trial.state == "running")
+        told = _with_value(self._points[trial.number], estimate, trial.state == "running")
+        told.user_attrs["stopped"] = trial.state in ("pruned", "paused") or trial.role == "cheap"
+        return told
 
     def _told_earlier(self, earlier: Sequence[EarlierPoint], known: Sequence[float]) -> list[FrozenTrial]:
         return [
@@ -155,8 +157,9 @@ def _with_value(point: FrozenTrial, estimate: Estimate | None, running: bool = F
     """Return a copy that carries the estimate; it is complete unless the trial runs."""
     told: FrozenTrial = object.__new__(FrozenTrial)  # copy.copy takes ten times as long
     told.__dict__.update(point.__dict__)
+    told.user_attrs = {}
     if estimate is not None:
-        told.user_attrs = {"estimate": estimate.mean, "estimate_sd": estimate.sd}
+        told.user_attrs |= {"estimate": estimate.mean, "estimate_sd": estimate.sd}
         if not running:
             told.state, told.value = TrialState.COMPLETE, estimate.mean
     return told

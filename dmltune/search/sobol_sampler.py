@@ -32,6 +32,11 @@ class SobolSampler(BaseSampler):
         self._place: tuple[int, int] = (seed, 0)  # seed of the sequence, and the next point's index
         self._point: NDArray[np.float64] | None = None
 
+    @property
+    def index(self) -> int:
+        """The place of the current trial in the sequence."""
+        return self._place[1]
+
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Take the next point for this trial and count it; it is computed when it is asked for."""
         attributes = study._storage.get_study_system_attrs(study._study_id)

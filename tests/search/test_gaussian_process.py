@@ -243,3 +243,18 @@ def test_a_suggestion_at_300_trials_takes_less_than_a_second() -> None:
     start = time.process_time()
     study.ask(space)
     assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize(("stopped", "elsewhere"), [(0, 0), (4, 0), (5, 3), (20, 3)])
+def test_every_third_point_is_a_sobol_point_where_a_quarter_of_the_trials_was_stopped(
+    stopped: int, elsewhere: int
+) -> None:
+    study = optuna.create_study(direction="maximize", sampler=GpSampler(5, 0))
+    space = {name: FloatDistribution(0, 1) for name in "abcd"}
+    for index in range(20):
+        params = dict(zip(space, np.random.default_rng(index).random(4), strict=True))
+        told = optuna.trial.create_trial(params=params, distributions=space, value=sphere(params))
+        told.set_user_attr("stopped", index < stopped)
+        study.add_trial(told)
+    asked = [study.ask(space) for _ in range(9)]
+    assert sum(not trial.relative_params for trial in asked) == elsewhere
