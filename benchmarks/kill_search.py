@@ -148,6 +148,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--interrupt", action="store_true", help="Ctrl-C in the repetitions, no kills")
     args = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background commands ignore it
     with tempfile.TemporaryDirectory(prefix="dmltune-kills-") as folder:
         undisturbed, killed = Path(folder, "undisturbed"), Path(folder, "killed")
         started = time.monotonic()

@@ -4,9 +4,9 @@
     python benchmarks/search_live.py --all --data-root …    # glyphs three times, birds once; 35 minutes
 
 Before the first repeat the reference point is trained once, so that images, feature maps and pretrained
-weights are in the caches of both. Each repeat runs both searches one after the other on the same machine, with
-the same seed, in changing order. What they chose is then trained whole with fresh seeds; the mean of these
-scores is the figure. A search's own score is shown beside it: the best of many promises too much.
+weights are in the caches of both. Each repeat runs both searches one after the other on the same machine,
+with the same seed, in changing order. What they chose is then trained whole with fresh seeds; the mean of
+these scores is the figure. A search's own score is shown beside it: the best of many promises too much.
 """
 
 from __future__ import annotations

@@ -101,8 +101,7 @@ def is_new(points_MD: Floats, known_ND: Floats, cube: UnitCube) -> NDArray[np.bo
     for column, is_smooth in enumerate(cube.smooth_D):
         offset_MN = points_MD[:, column, None] - known_ND[:, column]
         same_MN &= np.abs(offset_MN) <= (NEAR if is_smooth else 1e-9)
-    new_M: NDArray[np.bool_] = ~same_MN.any(axis=1)
-    return new_M
+    return np.asarray(~same_MN.any(axis=1))
 
 
 def _climb(process: GaussianProcess, best: float, cube: UnitCube, start_MD: Floats) -> Floats:
