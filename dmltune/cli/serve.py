@@ -98,23 +98,10 @@ def serve(app: FastAPI, listening: socket.socket) -> None:
     """Answer requests until Ctrl-C or SIGTERM."""
     import contextlib
 
-    import uvicorn
+    from dmltune.serving.http_guard import server_of
 
-    from dmltune.serving.http_guard import CONNECTIONS, ImpatientProtocol
-
-    config = uvicorn.Config(
-        app,
-        http=ImpatientProtocol,
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        timeout_keep_alive=5,
-        limit_concurrency=CONNECTIONS,
-        proxy_headers=False,
-        server_header=False,
-    )
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+        server_of(app).run(sockets=[listening])
 
 
 def require_fastapi() -> None:

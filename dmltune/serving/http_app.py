@@ -54,7 +54,8 @@ class RequestError(Exception):
         self.status, self.code, self.message = status, code, message
 
 
-BUSY = RequestError(503, "busy", "too many requests are under way; try again later")
+def busy() -> RequestError:
+    return RequestError(503, "busy", "too many requests are under way; try again later")
 
 
 class Memory:
@@ -79,7 +80,7 @@ class Memory:
                     if len(body) > most:
                         raise too_large
                     if self.used > WAITING * most:
-                        raise BUSY
+                        raise busy()
             yield bytes(body)
         except ClientDisconnect:
             raise RequestError(400, "incomplete", "the connection ended before the body did") from None
@@ -91,48 +92,54 @@ class Memory:
             self.used -= len(body)
 
 
+class Work:
+    """Embeds the images of requests, one request after another."""
+
+    def __init__(self, model: LoadedModel, limits: RequestLimits) -> None:
+        self.model, self.limits = model, limits
+        self.memory, self._turn = Memory(limits), anyio.Semaphore(1)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Hold the turn during the block; one that does not come in time is refused."""
+        with anyio.move_on_after(_SECONDS) as waiting:
+            await self._turn.acquire()
+        if waiting.cancelled_caught:
+            raise busy()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    async def embedded(self, request: Request) -> Vectors:
+        async with self.memory.body(request) as body, self.alone():
+            kind = request.headers.get("content-type", "")
+            return await anyio.to_thread.run_sync(self._embed, body, kind)
+
+    def _embed(self, body: bytes, kind: str) -> Vectors:
+        deadline = time.monotonic() + _SECONDS
+        images = images_of(body, kind, self.limits)
+        pictures = self.model.pictures(images, most_pixels=self.limits.pixels, deadline=deadline)
+        try:
+            return self.model.embed_pictures(pictures)
+        except LateError as error:
+            raise RequestError(413, "too_slow", str(error)) from None
+        except UserError as error:
+            raise RequestError(400, "unreadable_image", str(error)) from None
+
+
 def application(
     model: LoadedModel,
     index: ImageIndex | None = None,
     limits: RequestLimits | None = None,
     names: Sequence[str] = (),
 ) -> FastAPI:
-    """Return the application for uvicorn. One request at a time computes; others wait.
-
-    `names` are those of the server besides localhost.
-    """
+    """Return the application for uvicorn. `names` are those of the server besides localhost."""
     limits = limits or RequestLimits()
     app = FastAPI(title="dmltune serve", description=f"Embeddings by {model.name}.")
     app.add_middleware(Guard, names=names)
     _answer_errors(app)
-    facts = model.facts()
-    turn, memory = anyio.Semaphore(1), Memory(limits)
-
-    @asynccontextmanager
-    async def alone() -> AsyncIterator[None]:
-        with anyio.move_on_after(_SECONDS) as waiting:
-            await turn.acquire()
-        if waiting.cancelled_caught:
-            raise BUSY
-        try:
-            yield
-        finally:
-            turn.release()
-
-    def embed_body(body: bytes, kind: str) -> Vectors:
-        deadline = time.monotonic() + _SECONDS
-        pictures = model.pictures(images_of(body, kind, limits), most_pixels=limits.pixels, deadline=deadline)
-        try:
-            return model.embed_pictures(pictures)
-        except LateError as error:
-            raise RequestError(413, "too_slow", str(error)) from None
-        except UserError as error:
-            raise RequestError(400, "unreadable_image", str(error)) from None
-
-    async def embedded(request: Request) -> Vectors:
-        async with memory.body(request) as body, alone():
-            kind = request.headers.get("content-type", "")
-            return await anyio.to_thread.run_sync(embed_body, body, kind)
+    facts, work = model.facts(), Work(model, limits)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -148,7 +155,7 @@ def application(
 
     @app.post("/embed")
     async def embed(request: Request) -> dict[str, Any]:
-        emb_ND = await embedded(request)
+        emb_ND = await work.embedded(request)
         return {"fingerprint": model.fingerprint, "dim": model.dim, "embeddings": emb_ND.tolist()}
 
     @app.post("/search")
@@ -159,8 +166,8 @@ def application(
     ) -> dict[str, Any]:
         if index is None:
             raise RequestError(404, "no_index", "this server has no index; start it with --index")
-        emb_QD = await embedded(request)
-        async with alone():
+        emb_QD = await work.embedded(request)
+        async with work.alone():
             found = await anyio.to_thread.run_sync(index.search, emb_QD, k, rerank)
         return {
             "fingerprint": model.fingerprint,

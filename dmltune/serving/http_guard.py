@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_SECONDS = 10.0  # for the head of a request to arrive
@@ -83,6 +84,24 @@ async def _refuse(send: Any, status: int, code: str, message: str) -> None:
     headers = [*_HEADERS, (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def server_of(app: Any) -> uvicorn.Server:
+    """Return the server of the application, with limits of time and connections."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=ImpatientProtocol,
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=5,
+            limit_concurrency=CONNECTIONS,
+            proxy_headers=False,
+            server_header=False,
+        )
+    )
 
 
 class ImpatientProtocol(H11Protocol):

@@ -19,7 +19,13 @@ ALLOWED_IMPORTS = {
 }
 FORBIDDEN_CALLS = {
     *("eval", "exec", "compile", "__import__", "os.system", "os.popen", "tempfile.mktemp"),
-    *("pandas.read_pickle", "pd.read_pickle", "torch.hub.load", "torch.package", "numpy.lib.format.open_memmap"),
+    *(
+        "pandas.read_pickle",
+        "pd.read_pickle",
+        "torch.hub.load",
+        "torch.package",
+        "numpy.lib.format.open_memmap",
+    ),
 }
 FORBIDDEN_METHODS = {"extractall", "extract", "read_pickle", "load_module", "allow_pickle"}
 JIT = {"serving/export.py"}  # a file that `export` has written a moment before, to compare it with torch
@@ -49,7 +55,9 @@ def offences(source: str, where: str = "") -> list[str]:
             found.append(f"from {node.module}")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             used = f"{node.value.id}.{node.attr}"
-            if node.value.id in FORBIDDEN_MODULES & imported and used not in ALLOWED_IMPORTS.get(where, set()):
+            if node.value.id in FORBIDDEN_MODULES & imported and used not in ALLOWED_IMPORTS.get(
+                where, set()
+            ):
                 found.append(used)
     for call, name in calls(tree):
         last = name.rpartition(".")[2]
