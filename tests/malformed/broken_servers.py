@@ -5,7 +5,7 @@ from __future__ import annotations
 from malformed.case import Case, plan
 from malformed.servers import HOST, READERS, SEARCH, SECRET
 
-# The servers of conftest.py: `sick-…` answers /health well and all else in this way, `all-…` answers everything.
+# Servers of conftest.py: `sick-…` answers /health well and all else in this way, `all-…` all.
 SICK = (
     "html",
     "json",

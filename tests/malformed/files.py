@@ -33,7 +33,6 @@ TEXTS = {  # of a space
     "float-huge": "optimizer: {lr: 1e999999}\n",
     "keys-20k": "".join(f"k{number}: 1\n" for number in range(20_000)),
     "key-is-a-list": "? [a, b]\n: 1\n",
-    "yaml-directive": "%YAML 1.1\n---\nextends: glyphs\n",
     "text-200k": f"about: {'x' * 200_000}\n",
     "tag": "a: !!python/object:os.system x\n",
     "two-documents": "a: 1\n---\nb: 2\n",

@@ -195,8 +195,16 @@ def test_an_index_whose_structure_lies_is_one_line(tmp_path: Path) -> None:
     structure.add(np.zeros((3, 4), np.float32))
     whole = faiss.serialize_index(structure).tobytes()
     facts = {
-        **{"model": "m", "store": "s", "fingerprint": "f", "kind": "exact", "images": 3, "dim": 4},
-        **{"recall": 1.0, "k": 1, "queries": 1, "probes": 0},
+        "model": "m",
+        "store": "s",
+        "fingerprint": "f",
+        "kind": "exact",
+        "images": 3,
+        "dim": 4,
+        "recall": 1.0,
+        "k": 1,
+        "queries": 1,
+        "probes": 0,
     }
     files = np.frombuffer(json.dumps([["a", ""]] * 3).encode(), np.uint8)
     damaged = [whole[:cut] for cut in (0, 3, 4, 20, len(whole) - 1)]
