@@ -17,6 +17,7 @@ from dmltune.data.archives import require_room
 from dmltune.data.download import FetchError, arrived, download
 from dmltune.data.files import amount, locked, user_errors
 from dmltune.errors import UserError
+from dmltune.private import shared_files
 from dmltune.weights.folder import HUB_FOLDER, find, verify, weights_folder
 from dmltune.weights.progress import report
 
@@ -50,6 +51,11 @@ def repair(name: str, weights: str, data_root: str | None = None) -> Path | None
 
 def fetch(source: WeightsSource, name: str, weights: str) -> Path:
     """Fetch the file. Another process that fetches it meanwhile is waited for."""
+    with shared_files():
+        return _fetched(source, name, weights)
+
+
+def _fetched(source: WeightsSource, name: str, weights: str) -> Path:
     if source.package:
         package = source.package.replace("_", "-")
         raise NotHereError(
