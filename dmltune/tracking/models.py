@@ -79,7 +79,11 @@ class RunModels(Connection):
         self._link(run_id, model_id, step)
         figures, stamp = about.get("validation", {}), (stamps or {}).get(step)
         data = (validated_on.name, validated_on.digest) if validated_on else (None, None)
-        rows = [Metric(key, value, stamp, step, model_id, *data) for key, value in figures.items() if stamp]
+        rows = [
+            Metric(key, value, known, step, model_id, *data)
+            for key, value in figures.items()
+            if (known := self._stamp_of(run_id, key, step, stamp))
+        ]
         self.client.log_batch(run_id, metrics=rows, tags=_model_tags(tags.STORED, model_id))
         return model_id
 
@@ -197,6 +201,10 @@ class RunModels(Connection):
         return list(self.client.search_model_versions(f"name = '{name}'"))
 
     # ---- parts
+
+    def _stamp_of(self, run_id: str, key: str, step: int, stamp: int | None) -> int | None:
+        """Return the time stamp of a figure that the run has; None when that is not known."""
+        return stamp
 
     def _model_of(self, run_id: str, experiment_id: str) -> str:
         """Return the model that an interrupted call has begun for this run."""

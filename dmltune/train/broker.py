@@ -11,54 +11,44 @@ validation and waits until the trial asks for the next. Nothing here computes. E
     close(id)                ──▶   closed         ──▶     verdict: "leave"; wait_left(id) ends
 
 The order travels with every question, so asking for a report posts an order that is new, paused, or lost
-because Ray restarted the broker. A restarted group registers again and gets its current order again; a group
-that is given up leaves its order to the others. An order whose workers die `max_attempts` times, or that
-raised an error on some rank, becomes a failed report.
+because Ray restarted the broker. A group whose workers died leaves its order to the first group that is free,
+itself included. An order that kills its workers `max_attempts` times, or that raised an error on some rank,
+becomes a failed report. The loss of a node or of a group's controller is not the order's fault and does not
+count. A group without any progress for a long time is restarted, and that counts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from dmltune.train.order_state import HUNG_S, MAX_ATTEMPTS, PAUSES, Fault, OrderState
 from dmltune.train.orders import Order, TrialReport
 
-MAX_ATTEMPTS = 3
+LOOK_S = 5.0  # how often a waiting question looks for a hung group
 Verdict = Literal["go", "leave", "wait"]
-
-
-@dataclass
-class _OrderState:
-    order: Order
-    reports: list[TrialReport] = field(default_factory=list)
-    wanted: int = -1  # the trial asks for the report after this one: training may go on
-    asker: str = ""  # who asked for the next report last
-    paused: bool = False
-    closed: bool = False
-    attempts: int = 0
-    crash: TrialReport | None = None
-    step: int = 0  # of the training, between two validations too
-
-    @property
-    def finished(self) -> bool:
-        return self.closed or bool(self.reports and self.reports[-1].finished)
-
-    @property
-    def left(self) -> bool:
-        """Whether no group should work on it."""
-        return self.paused or self.finished
 
 
 class Broker:
     """Runs as one asynchronous Ray actor without a CPU; works as a plain object in tests."""
 
-    def __init__(self, max_attempts: int = MAX_ATTEMPTS) -> None:
+    def __init__(
+        self,
+        max_attempts: int = MAX_ATTEMPTS,
+        hung_after: float | None = None,
+        kill: Callable[[Any], None] = lambda rank: None,
+    ) -> None:
+        """`kill` ends a process of a group; `hung_after` replaces the measured patience with seconds."""
         self._max_attempts = max_attempts
-        self._orders: dict[str, _OrderState] = {}
+        self._hung_after, self._kill = hung_after, kill
+        self._longest_pause = 0.0  # of any order, between two steps or reports
+        self._ranks: dict[str, list[Any]] = {}  # group → what `kill` takes
+        self._released: set[str] = set()
+        self._orders: dict[str, OrderState] = {}
         self._queue: deque[str] = deque()
         self._working: dict[str, str] = {}  # group → order
         self._stopping = False
@@ -69,16 +59,21 @@ class Broker:
     async def next_report(self, order: Order, after: int, asker: str = "") -> TrialReport:
         """Wait for the first report with a number above `after`. A new or paused order is queued first."""
         async with self._changed:
-            state = self._orders.setdefault(order.id, _OrderState(order))
+            state = self._orders.setdefault(order.id, OrderState(order))
             state.asker = asker
             state.wanted = max(state.wanted, after)
             state.paused = False
             if not state.finished and order.id not in self._working.values() and order.id not in self._queue:
                 self._queue.append(order.id)
             self._changed.notify_all()
-            await self._changed.wait_for(lambda: state.closed or any(r.number > after for r in state.reports))
-            later = [r for r in state.reports if r.number > after]
-            return later[0] if later else TrialReport.failed("closed before it finished")
+
+            def answered() -> bool:
+                return state.closed or state.later(after) is not None
+
+            while not answered():
+                await self._wait(answered, LOOK_S)
+                self._end_hung(order.id, state)
+            return state.later(after) or TrialReport.failed("closed before it finished")
 
     async def pause(self, order_id: str, asker: str = "") -> None:
         """Let the group leave this order at once. Its checkpoint stays; asking for a report continues it.
@@ -108,22 +103,48 @@ class Broker:
     # ---- for worker groups
 
     async def register(self, group: str) -> None:
-        """A (re)started group. What it was working on when it died is attempted again, or has failed."""
+        """A (re)started group. What it was working on without a word of its death is attempted again."""
         async with self._changed:
-            state = self._orders.get(self._working.get(group, ""))
-            if state is None or state.finished:
-                return
-            state.attempts += 1
-            if state.crash:
-                state.reports.append(state.crash)
-            elif state.attempts >= self._max_attempts:
-                state.reports.append(TrialReport.failed(f"its workers died {state.attempts} times"))
+            self._ranks[group] = []
+            if group in self._working:
+                self._give_back(group, "", "worker")
             self._changed.notify_all()
+
+    async def join(self, group: str, rank: Any) -> None:
+        """A process of the group, as `kill` takes it."""
+        async with self._changed:
+            self._ranks.setdefault(group, []).append(rank)
+
+    async def lost(self, group: str, why: str, fault: Fault) -> None:
+        """Workers of the group died. Its order goes to the next group that is free."""
+        async with self._changed:
+            self._ranks.pop(group, None)
+            if group in self._working:
+                self._give_back(group, why, fault)
+            self._changed.notify_all()
+
+    async def note_death(self, order_id: str, why: str) -> None:
+        """What a process has left behind about its end, read by the next one that works on the order."""
+        async with self._changed:
+            if state := self._orders.get(order_id):
+                state.death = why
+
+    async def release(self, group: str) -> None:
+        """Let the group end when it has no order."""
+        async with self._changed:
+            self._released.add(group)
+            self._changed.notify_all()
+
+    async def load(self) -> dict[str, int]:
+        """Return how many orders wait, and which groups have registered, with 1 for those that work."""
+        async with self._changed:
+            return {"": len(self._queue)} | {name: int(name in self._working) for name in self._ranks}
 
     async def resign(self, group: str) -> None:
         """A group that does not come back: another one takes its order next."""
         async with self._changed:
             order_id = self._working.pop(group, "")
+            self._ranks.pop(group, None)
             state = self._orders.get(order_id)
             if state is None:
                 return
@@ -135,18 +156,25 @@ class Broker:
 
     async def next_order(self, group: str, wait_s: float) -> Order | Literal["idle", "stop"]:
         async with self._changed:
+            self._ranks.setdefault(group, [])
             current = self._working.get(group)
             if current and not self._orders[current].left:
                 return self._orders[current].order
             if current:
                 self._release(group, current)
-            await self._wait(lambda: self._stopping or bool(self._queue), wait_s)
-            if self._stopping:
+
+            def over() -> bool:
+                return self._stopping or group in self._released
+
+            await self._wait(lambda: over() or bool(self._queue), wait_s)
+            if over():
+                self._ranks.pop(group, None)
                 return "stop"
             while self._queue:
                 order_id = self._queue.popleft()
                 if order_id in self._orders:
                     self._working[group] = order_id
+                    self._orders[order_id].moved = time.monotonic()
                     return self._orders[order_id].order
             return "idle"
 
@@ -158,6 +186,7 @@ class Broker:
             if state.reports and report.number <= state.reports[-1].number:
                 return
             state.reports.append(report)
+            self._longest_pause = max(self._longest_pause, state.note_progress())
             self._changed.notify_all()
 
     async def verdict(self, group: str, order_id: str, number: int, wait_s: float) -> Verdict:
@@ -167,6 +196,7 @@ class Broker:
             if state is None or self._working.get(group) != order_id:
                 return "leave"
             await self._wait(lambda: state.left or state.wanted >= number, wait_s)
+            state.moved = time.monotonic()  # it was the trial that let it wait
             if state.left:
                 return "leave"
             return "go" if state.wanted >= number else "wait"
@@ -177,7 +207,9 @@ class Broker:
             state = self._orders.get(order_id)
             if state is None or self._working.get(group) != order_id:
                 return True
-            state.step = step
+            if step != state.step:
+                state.step = step
+                self._longest_pause = max(self._longest_pause, state.note_progress())
             await self._wait(lambda: state.left, wait_s)
             return state.left
 
@@ -195,6 +227,29 @@ class Broker:
             for state in self._orders.values():
                 state.closed = True
             self._changed.notify_all()
+
+    def _give_back(self, group: str, why: str, fault: Fault) -> None:
+        """Take the order from a group whose workers died; queue it first, or fail it."""
+        order_id = self._working.pop(group)
+        state = self._orders[order_id]
+        if state.closed:
+            self._forget(order_id)
+        if state.left:
+            return
+        if state.may_try_again(why, fault, self._max_attempts):
+            self._queue.appendleft(order_id)
+
+    def _end_hung(self, order_id: str, state: OrderState) -> None:
+        """End the processes of a group that has not got on for too long; it starts again."""
+        group = next((name for name, each in self._working.items() if each == order_id), None)
+        limit = self._hung_after or max(HUNG_S, PAUSES * self._longest_pause)
+        pause = time.monotonic() - state.moved
+        if group is None or pause < limit or state.left:
+            return
+        state.death = f"no step and no report for {pause:.0f} s"
+        state.moved = time.monotonic()  # until it is killed
+        for rank in self._ranks.pop(group, []):
+            self._kill(rank)
 
     async def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
