@@ -86,6 +86,8 @@ def search(
         parent.reopen(about)
 
         def interrupt(reason: str) -> None:
+            if held.lost() is not None:  # the runs are another session's now
+                return
             for number in records.under_way:
                 records.interrupt(number, reason)
             parent.interrupt(reason)
@@ -100,6 +102,7 @@ def search(
             records.flush(patience())
             result = _result(experiment, records, engine, locations.store, stopped)
             result = log_result(parent, result, records, workers)
+            records.flush(patience())
     log_report(locations, result)
     return result
 

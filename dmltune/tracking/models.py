@@ -101,7 +101,11 @@ class RunModels(Connection):
 
     def drop_model(self, run_id: str) -> None:
         """Delete the model of a trial that better ones have overtaken."""
-        self.delete_model(self.client.get_run(run_id))
+        try:
+            self.delete_model(self.client.get_run(run_id))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":  # it may be called again after an interruption
+                raise
         self.client.log_batch(run_id, tags=_model_tags("dropped: others did better", ""))
 
     def has_model(self, run_id: str) -> bool:

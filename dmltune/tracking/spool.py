@@ -41,6 +41,8 @@ class Spool:
         self.waiting: deque[Write] = deque()
         if self._path.is_file():
             self._read()
+        if not self.waiting:
+            shutil.rmtree(self._files, ignore_errors=True)  # of a kill before their line was written
 
     @property
     def path(self) -> Path:
@@ -57,8 +59,9 @@ class Spool:
         """Copy a file or folder whose owner may delete it before it is delivered; links where that works."""
         target = self._files / f"{self._next:06d}" / source.name
         self._files.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.rmtree(target.parent, ignore_errors=True)  # its files may be links: never write into them
         if source.is_dir():
-            shutil.copytree(source, target, copy_function=_linked, dirs_exist_ok=True)
+            shutil.copytree(source, target, copy_function=_linked)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             _linked(str(source), str(target))

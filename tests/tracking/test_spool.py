@@ -165,6 +165,11 @@ def test_a_killed_driver_delivers_at_its_next_start_and_is_told_what_is_missing_
     with (folder / LINES).open("ab") as file:
         file.write(b'{"number": 99, "method": "lo')  # killed while it wrote a line
     again = SpooledTracker(store, folder)
+    with pytest.raises(UserError, match="no tracking server answers"):
+        again.deliver()
+    proxy.mode = "pass"
+    assert again.client
+    proxy.mode = "refuse"
     with pytest.raises(UserError, match="They wait in"):
         again.deliver()
     assert (folder / LINES).read_bytes() == lines
