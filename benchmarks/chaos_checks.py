@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ def _of_points(client: Any, trials: list[Any], runs: list[Any]) -> list[str]:
 
 
 def _of_cluster(world: World) -> list[str]:
+    time.sleep(5)
+    left = world.processes("RayTrainWorker", "TrainController", "ray::Broker", "dmltune search")
     ray.init(address=world._cluster.address, log_to_driver=False, logging_level="ERROR")
     try:
         groups = ray.util.placement_group_table().values()
@@ -75,6 +78,7 @@ def _of_cluster(world: World) -> list[str]:
     problems = [
         f"{count} placement groups are {state}" for state, count in states.items() if state != "REMOVED"
     ]
+    problems += [f"a process outlives its driver: {title[:80]}" for title in left]
     return problems + ([f"{free} of {total} CPUs are free"] if free != total else [])
 
 

@@ -21,6 +21,7 @@ from support.tracking_server import mlflow_server, proxy_before
 NAME = "chaos"
 SMALL = ("data.classes=40", "data.size=16", "batch.size=16", "max_steps=24", "validate_every=4")
 FULL_MB = 96
+_SMALL_NODE = {"object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
 PATIENCE_S = 300.0
 
 
@@ -72,13 +73,13 @@ class World:
     def _start_cluster(self) -> None:
         self._cluster = Cluster(
             initialize_head=True,
-            head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20},
+            head_node_args={"num_cpus": 1, "include_dashboard": False, **_SMALL_NODE},
         )
         self._nodes = []
         self._add_node()
 
     def _add_node(self) -> None:
-        self._nodes.append(self._cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20))
+        self._nodes.append(self._cluster.add_node(num_cpus=1, **_SMALL_NODE))
 
     def _stop_cluster(self) -> None:
         if self._cluster is not None:
@@ -263,6 +264,12 @@ class World:
             "Traceback",
         )
         return list(dict.fromkeys(line[:160] for line in lines if any(sign in line for sign in signs)))[:20]
+
+    def processes(self, *titles: str) -> list[str]:
+        """Return the living processes with one of these words in their title."""
+        self.look()
+        found = [_title(process) for process in self.seen.values() if process.is_running()]
+        return [title for title in found if any(word in title for word in titles)]
 
     def left_over(self) -> list[str]:
         """Return processes of this program's that outlive it, and temporary folders of its drivers."""

@@ -53,7 +53,7 @@ def _cause(error: BaseException | None) -> BaseException | None:
     while error is not None and seen < 10:
         if isinstance(error, ray.exceptions.RayActorError | ray.exceptions.OutOfMemoryError):
             return error
-        inner = error.__cause__ or getattr(error, "failure", None) or getattr(error, "_base_exc", None)
+        inner = getattr(error, "health_check_failure", None) or error.__cause__
         error, seen = (inner if isinstance(inner, BaseException) else None), seen + 1
     return None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,9 +17,35 @@ PAUSES = 20
 Fault = Literal["worker", "node", "unclear"]
 
 
+class Signal:
+    """Wakes those who wait for a condition; those of other signals sleep on."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def notify(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()
+
+    async def wait(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Return when the condition holds, or after `seconds`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not condition() and (left := deadline - loop.time()) > 0:
+            future: asyncio.Future[None] = loop.create_future()
+            self._waiting.add(future)
+            try:
+                await asyncio.wait({future}, timeout=left)
+            finally:
+                self._waiting.discard(future)
+
+
 @dataclass
 class OrderState:
     order: Order
+    group: str = ""  # that works on it
     reports: list[TrialReport] = field(default_factory=list)
     wanted: int = -1  # the trial asks for the report after this one: training may go on
     asker: str = ""  # who asked for the next report last
@@ -26,9 +54,10 @@ class OrderState:
     attempts: int = 0  # that killed their workers
     unclear: int = 0
     death: str = ""  # why workers died, as far as it is known
-    moved: float = field(default_factory=time.monotonic)  # when it was last seen to get on
+    moved: float = field(default_factory=lambda: time.monotonic())  # when it was last seen to get on
     crash: TrialReport | None = None
     step: int = 0  # of the training, between two validations too
+    changed: Signal = field(default_factory=Signal)
 
     @property
     def finished(self) -> bool:
@@ -53,7 +82,8 @@ class OrderState:
 
     def may_try_again(self, why: str, fault: Fault, max_attempts: int) -> bool:
         """Note the end of workers. Without another attempt the order has failed."""
-        self.death = self.death or why
+        if fault != "node":
+            self.death = self.death or why
         self.attempts += fault == "worker"
         self.unclear += fault == "unclear"
         times = self.attempts + self.unclear

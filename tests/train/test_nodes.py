@@ -22,7 +22,7 @@ from dmltune.train.worker_pool import worker_pool
 
 folder = Path(sys.argv[1])
 experiment = load_experiment("glyphs", sys.argv[2:]).fixed().to_dict()
-small = {"object_store_memory": 80 * 2**20}
+small = {"object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **small})
 node = cluster.add_node(num_cpus=1, **small)
 found, said = {}, []

@@ -7,14 +7,17 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
+from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from support.broker_calls import FIRST, ask, order, report, run
 from support.driving import SMALL
 
 from dmltune.errors import UserError
+from dmltune.train import broker as broker_module
 from dmltune.train import order_state
 from dmltune.train.broker import Broker
 from dmltune.train.deaths import KILLED, OUT_OF_MEMORY, judge
@@ -108,8 +111,7 @@ def test_whose_fault_the_end_of_workers_was() -> None:
         "Worker unexpectedly exits: (1) the process was killed by the OOM killer due to high memory"
     )
     peer = RuntimeError("Connection closed by peer")
-    wrapped = ValueError("a health check failed")
-    wrapped.__cause__ = killed
+    wrapped = WorkerHealthCheckFailedError("a worker does not answer", killed)
     memory = ray.exceptions.OutOfMemoryError("Task was killed due to the node running low on memory")
     assert judge([peer, lost_node])[1] == "node"
     assert judge([peer, wrapped]) == (KILLED, "worker")
@@ -140,8 +142,9 @@ def test_a_lost_node_counts_nothing_and_the_order_goes_to_a_group_that_is_free()
 
 def test_the_patience_with_a_silent_group_follows_its_longest_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(order_state.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr("dmltune.train.broker.LOOK_S", 0.01)
+    for module in (order_state, broker_module):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(broker_module, "LOOK_S", 0.01)
 
     async def scenario() -> None:
         killed: list[str] = []
