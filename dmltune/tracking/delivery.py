@@ -68,10 +68,10 @@ class Delivery:
                     if not is_away(error):
                         raise
                     self._begin_waiting(error)
-            kept = dict(arguments)
+            stored = dict(arguments)
             if files:
-                kept[files] = str(self._spool.keep_files(Path(arguments[files])))
-            self._spool.append(method, kept)
+                stored[files] = str(self._spool.keep_files(Path(arguments[files])))
+            self._spool.append(method, stored)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._deliver_later, name="delivery", daemon=True)
                 self._thread.start()

@@ -19,6 +19,7 @@ count. A group without any progress for a long time is restarted, and that count
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -253,3 +254,11 @@ class Broker:
     def _forget(self, order_id: str) -> None:
         self._orders.pop(order_id, None)
         self._unqueue(order_id)
+
+
+def kill_actor(actor: Any) -> None:
+    """End a worker that does not answer. Ray is loaded in the broker's process anyway."""
+    import ray
+
+    with contextlib.suppress(ray.exceptions.RayError, ValueError):
+        ray.kill(actor, no_restart=True)

@@ -69,12 +69,6 @@ def this_actor() -> Any:
     return None
 
 
-def kill_actor(actor: Any) -> None:
-    """End a worker that does not answer."""
-    with contextlib.suppress(ray.exceptions.RayError, ValueError):
-        ray.kill(actor, no_restart=True)
-
-
 def note_crashes(folder: Path | None, rank: int = 0) -> None:
     """Let a fatal signal (a segmentation fault) leave its name in the folder of the order; None: stop."""
     before, _open[:] = list(_open), []

@@ -17,8 +17,7 @@ import ray
 from dmltune.core import checkpoint
 from dmltune.errors import UserError, readable
 from dmltune.resources import Resources
-from dmltune.train.broker import Broker
-from dmltune.train.deaths import kill_actor
+from dmltune.train.broker import Broker, kill_actor
 from dmltune.train.group_set import GroupSet
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import RaySession, ResourcePlan, plan_resources, ray_session

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.driving import QUICK, Place
 from support.stores import new_store
 from support.tracking_server import MlflowServer, mlflow_server
 
@@ -17,6 +20,8 @@ from dmltune.runs import TrackedRun
 from dmltune.store import Store
 from dmltune.tracking import Tracker, ownership
 from dmltune.tracking.ownership import RENEWED, owned
+
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -38,36 +43,73 @@ def search_of(tracker: Tracker, name: str) -> str:
     return TrackedRun.open(tracker, experiment, name, role="search", params={}, about={}).run_id
 
 
+SESSION = """
+import sys, time
+from pathlib import Path
+from dmltune.errors import UserError
+from dmltune.experiment import load_experiment
+from dmltune.runs import provenance
+from dmltune.search.records import TrialRecords
+from dmltune.search.result_run import search_run
+from dmltune.search.state import SearchState
+from dmltune.store import Store
+from support.trial_records import run_trial
+
+store, start, overrides = Store.at(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+experiment = load_experiment("glyphs-ccp", overrides)
+about = provenance(experiment, "0123456789abcdef")
+Path(sys.argv[1], "ready").touch()
+while not start.exists():
+    time.sleep(0.02)
+try:
+    with search_run(store, experiment, "ours", "some-space", about) as held:
+        state = SearchState("ours", "some-space", "map_at_r", "max", trials_planned=2)
+        records = TrialRecords(store, state, experiment, held.run, about, None)
+        for score in (0.1, 0.2):
+            run_trial(records, score)
+            time.sleep(2)
+        held.run.end("complete")
+except UserError as error:
+    print(error)
+"""
+
+
 def test_two_searches_of_one_name_from_two_stores_do_not_mix(
     server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    people = []
-    for person in ("anna", "ben"):
-        (tmp_path / person).mkdir()
-        new_store(tmp_path / person / "mlruns")
-        people.append(Place(tmp_path / person))
-    words = ("search", "glyphs-ccp", *QUICK, "--trials", "1", "--concurrent", "1", "--name", "ours")
-    try:
-        drivers = [place.start(*words, MLFLOW_TRACKING_URI=server.uri) for place in people]
-        codes = [driver.finish()[0] for driver in drivers]
-        assert sorted(codes) == [0, 2], [driver.text for driver in drivers]
-        refused = drivers[codes.index(2)]
-        assert "'ours' is running on this tracking server, by " in refused.text.splitlines()[-1]
-        assert "Traceback" not in refused.text
-        late = people[codes.index(2)].start(*words, MLFLOW_TRACKING_URI=server.uri)
-        assert late.finish()[0] == 2  # the search has ended, and is still not his
-        assert "which MLflow has" in late.text.splitlines()[-1]
-        other = people[codes.index(2)].start(*words, "seed=5", MLFLOW_TRACKING_URI=server.uri)
-        assert other.finish()[0] == 2
-        assert "seed" in other.text.splitlines()[-1]
-    finally:
-        for place in people:
-            place.clean_up()
+    """Two processes begin the same search at the same moment, each with a store of its own."""
+    environment = os.environ | {"MLFLOW_TRACKING_URI": server.uri, "PYTHONPATH": str(TESTS)}
+
+    def session(person: str, start: Path, *overrides: str) -> subprocess.Popen[str]:
+        new_store(tmp_path / person)
+        command = [sys.executable, "-c", SESSION, str(tmp_path / person), str(start), *overrides]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment, stderr=subprocess.STDOUT
+        )
+
+    start = tmp_path / "start"
+    people = ["anna", "ben"]
+    sessions = [session(person, start) for person in people]
+    while not all((tmp_path / person / "ready").exists() for person in people):
+        assert all(each.poll() is None for each in sessions), [each.communicate()[0] for each in sessions]
+        time.sleep(0.1)
+    start.touch()
+    outputs = [each.communicate(timeout=200)[0].strip() for each in sessions]
+    assert sorted(map(bool, outputs)) == [False, True], outputs
+    loser = people[outputs.index(max(outputs))]
+    assert "'ours' is running on this tracking server, by " in max(outputs)
+    assert "\n" not in max(outputs)
+    late = session(loser, start).communicate(timeout=200)[0]  # the search has ended, and is still not theirs
+    assert "lacks trial 0, which MLflow has" in late
+    other = session("carl", start, "embedding.dim=32").communicate(timeout=200)[0]
+    assert "'ours' is another search on this tracking server: embedding.dim" in other
+
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     runs = Tracker(Store.at(tmp_path / "reader")).runs(f"tags.`{tags.NAME}` = 'ours'")
     assert sorted(run.data.tags[tags.NUMBER] for run in runs) == ["0000", "0001", "parent"]
-    assert len({run.data.tags[tags.DRIVER] for run in runs}) == 1
-    assert {run.info.status for run in runs} == {"FINISHED"}
+    trials = [run for run in runs if run.data.tags[tags.NUMBER] != "parent"]
+    assert len({run.data.tags[tags.DRIVER] for run in trials}) == 1
+    assert {run.info.status for run in trials} == {"FINISHED"}
 
 
 def test_of_many_that_claim_at_once_one_gets_it(tracker: Tracker) -> None:
