@@ -20,6 +20,7 @@ from dmltune.cli.parser import (
     duration,
     places_of,
 )
+from dmltune.cli.worker_options import worker_resources
 from dmltune.store import validated_name
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def search_with(args: argparse.Namespace, chosen: ChosenExperiment, store: Store
             workers=args.workers,
             concurrent=args.concurrent,
             isolation=args.isolation,
+            per_worker=worker_resources(args),
             store=store,
             data_root=args.data_root,
             space_name=chosen.space_name,

@@ -103,6 +103,7 @@ def worker_pool(resources: Resources, log: Callable[[str], None] = lambda text: 
                 broker=broker,
                 workers=plan.workers,
                 use_gpu=plan.use_gpu,
+                request=plan.request,
                 local=session.local,
                 scratch=str(session.scratch / "train"),
                 orders_per_start=orders_per_start,
