@@ -19,7 +19,7 @@ COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
     *("runs", "best", "report", "compare", "export-config", "importance", "resume", "stop", "rm"),
     *("embed", "index", "query", "export", "serve"),
-    *("data", "weights", "store", "reproduce", "ui", "doctor", "submit"),
+    *("data", "weights", "store", "reproduce", "ui", "doctor", "submit", "jobs"),
 )
 
 

@@ -202,7 +202,7 @@ def _validate_together(job: Job) -> None:
 def require_no_secret(key: str, address: str | None) -> None:
     if address is not None and holds_secret(address):
         raise Problem(
-            f"{key} must hold no password, for a job's records show it; got {show(without_password(address))}. "
+            f"{key} must hold no password: a job's records show it; got {show(without_password(address))}. "
             "Give it to the nodes' environment: PGPASSFILE, PGPASSWORD or MLFLOW_TRACKING_PASSWORD.",
             (key,),
         )

@@ -166,9 +166,7 @@ def _grows() -> bool:
     from ray._private import ray_constants
     from ray.experimental import internal_kv
 
-    with contextlib.suppress(
-        Exception
-    ):  # internal to Ray; without an answer the cluster stays as it is
+    with contextlib.suppress(Exception):  # internal to Ray; without an answer the cluster stays as it is
         status = internal_kv._internal_kv_get(ray_constants.DEBUG_AUTOSCALING_STATUS)
         if status and json.loads(status).get("autoscaler_report"):
             return True
