@@ -92,6 +92,11 @@ class Store:
         if self.address:
             mirror_of(self.address).bring(folder)
 
+    def subfolders(self, folder: Path) -> set[str]:
+        """Return the names of the folders in this one, here and at an address."""
+        names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+        return names | (mirror_of(self.address).subfolders(folder) if self.address else set())
+
     def publish(self) -> None:
         """Return when everything is at the address. Its owner calls it; `owned` does it at its end."""
         if self.address:

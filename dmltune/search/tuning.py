@@ -20,6 +20,7 @@ from dmltune.search.records import TrialRecords
 from dmltune.search.searcher import Dispatch, EngineScheduler, StudySearcher
 from dmltune.search.state import TrialRecord
 from dmltune.search.trainable import BrokerTrainable
+from dmltune.store import Store
 from dmltune.train.orders import Order
 from dmltune.train.worker_pool import BROKER, WorkerPool, worker_pool
 
@@ -81,7 +82,7 @@ def run_trials(
 ) -> str:
     """Run trials until the engine has no more. Return why it stopped earlier, or ""."""
     with contextlib.ExitStack() as stack:
-        stack.callback(records.remove_leftovers)  # when no worker writes any more
+        stack.callback(_remove_leftovers, records, locations.store)  # when no worker writes any more
         pool = stack.enter_context(worker_pool(resources, locations, records.message))
         records.state.concurrent = pool.plan.concurrent
         policy = StopPolicy(pool, records.state.deadline, cost_used, records.pass_on_notes, lost)
@@ -102,6 +103,15 @@ def run_trials(
             records.close(number, NEVER_PROMOTED)
             engine.end(number, "pruned")
         return ""
+
+
+def _remove_leftovers(records: TrialRecords, store: Store) -> None:
+    """Delete files of ended trials that workers wrote after their end."""
+    left = store.subfolders(records.trial_folder(0).parent)
+    for number, row in records.state.rows.items():
+        folder = records.trial_folder(number)
+        if row.state in ("complete", "pruned", "failed") and folder.name in left:
+            store.discard(folder)
 
 
 def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> Dispatch:

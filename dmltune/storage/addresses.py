@@ -27,7 +27,7 @@ _ADDRESS = re.compile(
     r"(?:s3|gs)://[a-z0-9][a-z0-9._-]{1,221}(?:/[A-Za-z0-9._=+-]+)*/?|file:///[^%?#\x00-\x1f\x7f]+"
 )
 ANSWER_S = 10.0  # how long the first answer may take
-_CONNECT_S, _REQUEST_S, _ATTEMPTS = 3, 10, 2
+_CONNECT_S, _REQUEST_S, _ATTEMPTS = 4, 10, 2
 _REMEDY = (
     "Check the address, the credentials in the environment and AWS_ENDPOINT_URL, or choose another --store."
 )
@@ -216,4 +216,4 @@ def _short(error: Exception) -> str:
     """Return the reason without the long tail of the SDK's messages."""
     text = reason_of(error)
     known = re.search(r"AWS Error ([A-Z_]+)", text)
-    return f"{known.group(1).lower().replace('_', ' ')} ({text[:160]})" if known else text[:200]
+    return known.group(1).lower().replace("_", " ") if known else text[:200]

@@ -247,6 +247,12 @@ class StoreMirror:
             raise self.failure
         patiently(self.publish, f"publishing to {self.address}", END_S)
 
+    def subfolders(self, folder: Path) -> set[str]:
+        """Return the names of the folders that the address has in this one."""
+        prefix = folder.relative_to(self.root).as_posix()
+        found = patiently(lambda: self.files.names(prefix), f"reading {self.address}")
+        return {name.removeprefix(f"{prefix}/").partition("/")[0] for name in found}
+
     def discard(self, path: Path) -> None:
         self._copy.discard(path)
 
