@@ -238,8 +238,9 @@ def stop(client: JobSubmissionClient, info: Any, args: argparse.Namespace, out: 
         out.show(f"job {job_id} still ends. See it with: dmltune jobs status {job_id} --address {address}")
         return FAILED
     state = info.status.value.lower()
-    kept = "; finished trials are kept, and the search can be continued" if result is not None else ""
-    out.show(f"job {job_id} has ended: {state}{kept if (result or {}).get('interrupted') else ''}")
+    in_order = "; finished trials are kept, and the search can be continued"
+    interrupted = (result or {}).get("interrupted")
+    out.show(f"job {job_id} has ended: {state}{in_order if interrupted else ''}")
     if document["name"]:
         out.show("", *hints(job_id, document["metadata"], address, result=result))
     return 0
