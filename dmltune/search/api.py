@@ -52,10 +52,9 @@ def search(
     in the last part of the budget repetitions of the candidates with other seeds.
 
     The experiment's `noise_seeds` adds repetitions of the reference point. The same `name` continues;
-    `time` (seconds) ends it early, and so does `cost` (seconds of all workers together, also of earlier
-    sessions). A new search learns from the searches `start_from` of the same store. Only the training half
-    of the data is read: scores are those of the validation classes. Each worker asks Ray for `per_worker`.
-    `watch` is called with every SearchEvent.
+    `time` (seconds) ends it early, and so does `cost` (seconds of all workers, earlier sessions too). A new
+    search learns from the searches `start_from` of the same store. Only the training half is read: scores
+    are of validation classes. A worker asks Ray for `per_worker`. `watch` gets every SearchEvent.
     """
     resources = Resources(workers, concurrent, address, isolation, per_worker=per_worker)
     limits = SpendingLimits(time, cost, workers)
