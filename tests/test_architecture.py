@@ -11,13 +11,24 @@ from pathlib import Path
 from support.imports import PACKAGE, imports, room, rooms_used
 
 ROOMS = [  # a room imports only those before it
-    *("core", "data", "weights", "experiment", "cluster", "propose", "train", "models", "serving", "search"),
+    *("core", "data", "weights", "experiment", "propose", "train", "models", "serving", "search"),
     *("check", "evaluation", "tables", "reproduce", "pyfunc", "cli"),
 ]
 LEAVES = {
-    *("errors", "store", "tags", "tracking", "tracking_server", "runs", "ledger", "resources", "provenance"),
+    *(
+        "errors",
+        "storage",
+        "store",
+        "tags",
+        "tracking",
+        "tracking_server",
+        "runs",
+        "ledger",
+        "resources",
+        "provenance",
+    ),
     "artifact_addresses",
-    "worker_resources",
+    "private",
     "report",
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

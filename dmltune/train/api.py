@@ -50,8 +50,9 @@ def train(
         record_monitoring(trained, locations, name)
         folder = training_folder(locations.store, name)
         order = Order.of(name, trained, folder, locations, threads or threads_of(usable_cores()))
+        locations.store.bring(folder)
         here = workers == 1 and resources.per_worker.default
-        reports = _here(order) if here else _in_workers(order, resources)
+        reports = _here(order) if here else _in_workers(order, resources, locations.store)
         yield from _tracked(
             reports, trained, fingerprint, name, space_name or experiment.data.name, locations
         )
@@ -68,10 +69,10 @@ def _here(order: Order) -> Iterator[TrialReport]:
         yield from run_trial(order, device)
 
 
-def _in_workers(order: Order, resources: Resources) -> Iterator[TrialReport]:
+def _in_workers(order: Order, resources: Resources, store: Store) -> Iterator[TrialReport]:
     from dmltune.train.worker_pool import worker_pool
 
-    with worker_pool(resources) as pool:
+    with worker_pool(resources, store) as pool:
         for _, report in pool.train([order]):
             yield report
 
@@ -104,6 +105,7 @@ def _tracked(
                 )
             run.log(report)
             if report.finished:
+                locations.store.bring(training_folder(locations.store, name))
                 run.finish(report, training_folder(locations.store, name) / "best")
                 finished = True
             yield report

@@ -121,8 +121,15 @@ def _start(address: str | None, ray_folder: Path) -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     ray_worker._worker_logs_enabled = verbose  # else Ray prints warnings between our lines
     if address:
+        from ray.exceptions import AuthenticationError
+
         try:
             ray.init(address=address, **shared)
+        except AuthenticationError as error:
+            raise UserError(
+                f"the cluster at {address} wants a token: {str(error).splitlines()[0]} "
+                "Name the file that holds it with RAY_AUTH_TOKEN_PATH."
+            ) from None
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"no Ray cluster answers at {address}: {str(error).splitlines()[0]} "
