@@ -81,7 +81,7 @@ def children(tracking: str, name: str) -> tuple[Any, list[Any]]:
     return parent, trials
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_job_runs_on_the_cluster_with_servers_and_its_result_comes_back_as_json(
     head: str, servers: tuple[str, str], dmltune: Run, tmp_path: Path
 ) -> None:
@@ -121,7 +121,7 @@ def test_a_job_runs_on_the_cluster_with_servers_and_its_result_comes_back_as_jso
     assert "validation classes" in log.stdout
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_ctrl_c_leaves_the_job_alone_and_jobs_stop_leaves_a_search_that_resumes(
     head: str, servers: tuple[str, str], dmltune: Run, tmp_path: Path
 ) -> None:
