@@ -61,6 +61,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     with postgres("mlflow", "optuna") as database:
         folder = tmp_path_factory.mktemp("mlflow")
         with mlflow_server(folder, database.uri("mlflow")) as tracking:
+            MlflowClient(tracking.uri).search_experiments()  # the first answer takes longest
             yield tracking.uri, database.uri("optuna")
 
 
