@@ -180,7 +180,12 @@ def show_status(client: JobSubmissionClient, info: Any, address: str, out: Outpu
         facts_table(
             ("job", document["job_id"]),
             ("search", document["name"] or "not one of dmltune's"),
-            ("state", one_line(f"{document['status'].lower()}. {document['message']}")),
+            (
+                "state",
+                one_line(
+                    f"{document['status'].lower()}. {document['message'].partition(', last available logs')[0]}"
+                ),
+            ),
             ("store", document["store"] or ""),
             ("command", info.entrypoint),
             *([("best", f"trial {winner['number']}: {score(winner, result)}")] if winner else []),
