@@ -11,7 +11,7 @@ from pathlib import Path
 from support.imports import PACKAGE, imports, room, rooms_used
 
 ROOMS = [  # a room imports only those before it
-    *("core", "data", "weights", "experiment", "propose", "train", "models", "serving", "search"),
+    *("core", "data", "weights", "experiment", "propose", "train", "models", "serving", "search", "cluster"),
     *("check", "evaluation", "tables", "reproduce", "pyfunc", "cli"),
 ]
 LEAVES = {
@@ -19,6 +19,7 @@ LEAVES = {
         "errors",
         "storage",
         "store",
+        "worker_resources",
         "tags",
         "tracking",
         "tracking_server",

@@ -21,7 +21,7 @@ from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.test_access import record_monitoring
 from dmltune.train.trial import run_trial
-from dmltune.worker_resources import WorkerResources
+from dmltune.worker_resources import ANY, WorkerResources
 
 
 def train(
@@ -34,7 +34,7 @@ def train(
     store: Store | None = None,
     data_root: Path | None = None,
     address: str | None = None,
-    per_worker: WorkerResources | None = None,
+    per_worker: WorkerResources = ANY,
 ) -> Iterator[TrialReport]:
     """Yield a report per validation. The reference point is trained when the experiment has a space.
 
@@ -42,7 +42,7 @@ def train(
     `dmltune.evaluate` finds by `name`. The same `name` continues where it stopped. One worker trains in this
     process, several train in Ray Train.
     """
-    resources = Resources(workers, 1, address, per_worker=per_worker or WorkerResources())
+    resources = Resources(workers, 1, address, per_worker=per_worker)
     locations = Locations(store or Store.at(), data_root)
     name = validated_name(name or f"train-{time.strftime('%Y%m%d-%H%M%S')}")
     fingerprint = validate_experiment(experiment, locations, workers)
