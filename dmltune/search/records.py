@@ -7,7 +7,6 @@ start, and writing the same thing again changes nothing.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,10 +46,8 @@ class TrialRecords:
         self.state = state
         self.study = Study(store, state.name, state.mode)
         self.study.describe(state.metric, {"space": state.space_name, "planned": state.trials_planned})
-        self.parent = parent
-        self.experiment = experiment
-        self._about = about
-        self._folder = store.search_folder(state.name)
+        self.parent, self.experiment, self._about = parent, experiment, about
+        self._store, self._folder = store, store.search_folder(state.name)
         self._watcher = Watcher(watch)
         self._tracker = parent.tracker
         self.experiment_id = self._tracker.client.get_run(parent.run_id).info.experiment_id
@@ -231,6 +228,7 @@ class TrialRecords:
             self._take_up(number)
         record, run, report = self.state.rows[number], self._runs[number], self._reports.get(number)
         record.seconds = round(time.monotonic() - self._sessions[number], 2)
+        self._store.bring(self.trial_folder(number))
         finished = report is not None and report.finished and not report.failure
         lost = why_stopped.startswith("lost") or not record.step
         if (report is not None and report.failure) or (lost and not finished):
@@ -258,9 +256,15 @@ class TrialRecords:
             state, score = TrialState.PRUNED, None
         self.study.finish(number, state, score)
         del self._sessions[number]
-        shutil.rmtree(self.trial_folder(number), ignore_errors=True)
+        self._store.discard(self.trial_folder(number))
         self._show("finished", record)
         return record
+
+    def remove_leftovers(self) -> None:
+        """Delete files of ended trials that workers wrote after their end."""
+        for number, row in self.state.rows.items():
+            if row.state in ("complete", "pruned", "failed") and self.trial_folder(number).exists():
+                self._store.discard(self.trial_folder(number))
 
     def interrupt(self, number: int, reason: str) -> None:
         """End the run of a trial that is continued later. In the study it stays RUNNING."""
@@ -271,12 +275,12 @@ class TrialRecords:
         self._show("finished", record)
 
     def _resolve_runs(self) -> None:
-        """Give trials that were opened while the tracking server was away the ids of their runs."""
+        """Give trials that were opened while the server was away the ids of their runs."""
         for row in self.state.rows.values():
             row.run_id = self._tracker.resolved(row.run_id)
 
     def flush(self, seconds: float) -> None:
-        """Wait until the tracking server has everything; a UserError says what it has not got in time."""
+        """Wait until the tracking server has all; a UserError says what it has not got in time."""
         try:
             self._tracker.flush(seconds)
         finally:
@@ -285,8 +289,7 @@ class TrialRecords:
 
     def pass_on_notes(self) -> None:
         """Show what the tracker has to say: that its server is away, and that it is back."""
-        notes = self._tracker.notes
-        while notes:
+        while notes := self._tracker.notes:
             self.message(notes.popleft())
 
     def message(self, text: str) -> None:
