@@ -64,9 +64,9 @@ def _node_died(text: str) -> bool:
 
 def this_actor() -> Any:
     """Return the handle of the worker that calls; None in a process that is no actor."""
-    with contextlib.suppress(RuntimeError):
-        return ray.get_runtime_context().current_actor
-    return None
+    if not ray.is_initialized():  # else Ray would start itself
+        return None
+    return ray.get_runtime_context().current_actor
 
 
 @contextlib.contextmanager
