@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 from filelock import FileLock
 
 from dmltune.errors import UserError
+from dmltune.private import private_opener
 from dmltune.provenance import git_commit
 from dmltune.store import Store, require_regular
 
@@ -80,7 +81,10 @@ class Ledger:
             raise ValueError(f"an opening is one of {get_args(Kind)}; got {entry.kind!r}")
         require_regular(self.path)
         try:
-            with FileLock(f"{self.path}.lock", timeout=120, mode=0o600), open(self.path, "a+b") as file:
+            with (
+                FileLock(f"{self.path}.lock", timeout=120, mode=0o600),
+                open(self.path, "a+b", opener=private_opener) as file,
+            ):
                 line = to_lines([entry.to_dict()]).encode()
                 if file.seek(0, os.SEEK_END) and not _ends_a_line(file.fileno()):
                     line = b"\n" + line  # a writer was killed in the middle of its line

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from dmltune.errors import UserError, readable
+from dmltune.private import private_files
 from dmltune.storage.addresses import is_address, normal_address
 from dmltune.storage.store_mirror import mirror_of
 
@@ -50,7 +51,8 @@ class Store:
             )
         try:
             root = Path(named).expanduser().absolute()
-            root.mkdir(parents=True, exist_ok=True)
+            root.parent.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=0o700, exist_ok=True)
         except (OSError, RuntimeError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(
@@ -137,7 +139,7 @@ class Store:
         """Let one process at a time make or migrate the databases; two at once would collide."""
         path = self.root / ".creating"
         require_regular(path)
-        with FileLock(path, timeout=120, mode=0o600):
+        with FileLock(path, timeout=120, mode=0o600), private_files():
             yield
 
     def require_database(self, name: str) -> None:

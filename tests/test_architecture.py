@@ -28,6 +28,7 @@ LEAVES = {
         "provenance",
     ),
     "artifact_addresses",
+    "private",
     "report",
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

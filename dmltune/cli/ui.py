@@ -27,9 +27,13 @@ SUMMARY = "browse and compare runs in MLflow, on this machine only"
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves a dozen processes
+    "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "false",
     "UVICORN_LOG_LEVEL": "warning",
     "PYTHONWARNINGS": "ignore",
 }
+HOSTS_VARIABLE = "MLFLOW_SERVER_ALLOWED_HOSTS"
+# MLflow's own default also allows patterns such as `10.*`, which match names of the Internet: 10.example.com
+HOSTS = "localhost,localhost:*,127.0.0.1,127.0.0.1:*"
 REMOTE = ("http://", "https://")
 EXAMPLES = """\
   dmltune ui                           the latest search of the store
@@ -118,7 +122,9 @@ def _serve(port: int, store: Store, ready: Any) -> int:
         [sys.executable, "-m", "mlflow", "ui", *options],
         stdout=sys.stderr.fileno(),
         # the address may hold a password, which arguments would show to every user of the machine
-        env=os.environ | ENVIRONMENT | {"MLFLOW_BACKEND_STORE_URI": store.tracking_uri},
+        env=os.environ
+        | ENVIRONMENT
+        | {"MLFLOW_BACKEND_STORE_URI": store.tracking_uri, HOSTS_VARIABLE: allowed_hosts()},
         start_new_session=True,  # Ctrl-C reaches this process only; end_group ends the server's children
     )
 
@@ -137,6 +143,12 @@ def _serve(port: int, store: Store, ready: Any) -> int:
         return 0
     finally:
         end_group(server)
+
+
+def allowed_hosts() -> str:
+    """Return the hosts that requests may name: this machine, or those of the user's environment but `*`."""
+    own = [host.strip() for host in os.environ.get(HOSTS_VARIABLE, "").split(",")]
+    return ",".join([HOSTS, *(host for host in own if host.strip("*"))])
 
 
 def answers(port: int) -> bool:

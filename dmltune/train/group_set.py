@@ -39,7 +39,7 @@ class GroupSet:
         self._most, self._workers, self._unit = most, workers, unit
         self._over = threading.Event()
         self._since: dict[str, float] = {}  # a group's name → since when it is idle or without room
-        self._no_room = 0.0
+        self._no_room: float | None = None  # since when no group serves
         self._failure: UserError | None = None
         self._made = 0
         self.groups: list[WorkerGroup] = []
@@ -114,12 +114,12 @@ class GroupSet:
     def _judge_room(self, served: bool, waiting: int) -> None:
         """End the work when no group could start for a long time; say before what it waits for."""
         if served or not waiting:
-            self._no_room = 0.0
+            self._no_room = None
             return
         nodes = sum(bool(node["Alive"]) for node in ray.nodes())  # type: ignore[no-untyped-call]
         free = int(ray.cluster_resources().get(self._unit, 0))  # type: ignore[no-untyped-call]
         lacks = f"a trial needs {self._workers} {self._unit}s, and the cluster's {nodes} nodes have {free}"
-        if not self._no_room:
+        if self._no_room is None:
             self._no_room = time.monotonic()
         elif time.monotonic() - self._no_room > NO_ROOM_S:
             self._failure = UserError(

@@ -21,6 +21,7 @@ import torch
 from dmltune.core import collectives
 from dmltune.core.fit import Diverged
 from dmltune.errors import UserError
+from dmltune.private import keep_private
 from dmltune.train import deaths
 from dmltune.train.orders import DISK_FULL, Order, TrialReport
 from dmltune.train.trial import run_trial
@@ -36,6 +37,7 @@ _PEER_LOST = (
 
 def serve_orders(config: dict[str, Any]) -> None:
     """Serve orders until the broker says stop, or `config["orders"]` of them (1: clean processes)."""
+    keep_private()  # on a cluster a worker has the umask of the node
     group, broker = config["group"], config["broker"]
     first = collectives.rank() == 0
     if first:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +60,7 @@ class WorkerGroup:
     broker: Any
     workers: int
     use_gpu: bool
+    request: Mapping[str, float]  # of one worker, in Ray's names
     local: bool  # a Ray of our own, on this machine
     scratch: str  # Ray Train's own bookkeeping; nothing that lasts
     orders_per_start: int | None = None  # 1: --isolation trial
@@ -123,12 +125,11 @@ class WorkerGroup:
             self.broker.resign.remote(self.name)
 
     def _trainer(self, run_name: str) -> TorchTrainer:
-        resources = {"GPU": 1.0} if self.use_gpu else {"CPU": 1.0}
         trainer = GroupTrainer(
             serve_orders,
             train_loop_config={"group": self.name, "broker": self.broker, "orders": self.orders_per_start},
             scaling_config=ScalingConfig(
-                num_workers=self.workers, use_gpu=self.use_gpu, resources_per_worker=resources
+                num_workers=self.workers, use_gpu=self.use_gpu, resources_per_worker=dict(self.request)
             ),
             torch_config=ProcessGroup("nccl" if self.use_gpu else "gloo"),  # type: ignore[arg-type]
             # the broker counts attempts per order, so Ray's own limit is off

@@ -124,6 +124,7 @@ def worker_pool(
                 broker=broker,
                 workers=plan.workers,
                 use_gpu=plan.use_gpu,
+                request=plan.request,
                 local=session.local,
                 scratch=str(session.scratch / "train"),
                 orders_per_start=orders_per_start,
