@@ -130,8 +130,8 @@ def worker_pool(
                 orders_per_start=orders_per_start,
             )
 
-        unit = "GPU" if plan.use_gpu else "CPU"
-        groups = GroupSet(make, broker, plan.concurrent, resources.concurrent, plan.workers, unit, log)
+        most, request = resources.concurrent, plan.request
+        groups = GroupSet(make, broker, plan.concurrent, most, plan.workers, request, log)
         if not session.local:
             groups.follow()
         try:
