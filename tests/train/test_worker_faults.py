@@ -30,8 +30,7 @@ import contextlib, json, os, signal, subprocess, sys, tempfile, time
 from pathlib import Path
 import psutil
 from dmltune.experiment import load_experiment
-from dmltune.resources import Resources
-from dmltune.store import Store
+from dmltune.resources import Locations, Resources
 from dmltune.train.orders import Order
 from dmltune.train.worker_pool import worker_pool
 
@@ -48,7 +47,7 @@ def worker():
 
 found = {}
 try:
-    with worker_pool(Resources(concurrent=1), Store.at(folder / "store")) as pool:
+    with worker_pool(Resources(concurrent=1), Locations()) as pool:
         for name, number, times in (
             ("segfault", signal.SIGSEGV, 2), ("kill", signal.SIGKILL, 2), ("once", signal.SIGKILL, 1),
             ("hang", signal.SIGSTOP, 1), ("full", None, 0),
@@ -75,7 +74,7 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     overrides = (*SMALL, "max_steps=16", "validate_every=4")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder / "trials"), *overrides],
-        capture_output=True, text=True, cwd=folder, timeout=300, check=False,
+        capture_output=True, text=True, cwd=folder, timeout=200, check=False,
         env=os.environ | {"DMLTUNE_HUNG_AFTER": "6"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
