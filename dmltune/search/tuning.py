@@ -84,8 +84,13 @@ def run_trials(
     with contextlib.ExitStack() as stack:
         stack.callback(_remove_leftovers, records, locations.store)  # when no worker writes any more
         pool = stack.enter_context(worker_pool(resources, locations, records.message))
-        records.state.concurrent = pool.plan.concurrent
-        policy = StopPolicy(pool, records.state.deadline, cost_used, records.pass_on_notes, lost)
+
+        def look() -> None:
+            records.state.concurrent = pool.concurrent
+            records.pass_on_notes()
+
+        look()
+        policy = StopPolicy(pool, records.state.deadline, cost_used, look, lost)
         dispatch = _dispatch(records, locations, pool)
         searcher = StudySearcher(
             experiment, records, engine, dispatch, may_start=lambda: not policy.stop_all()
