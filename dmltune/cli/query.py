@@ -12,7 +12,7 @@ from dmltune.cli.parser import Parser, add_format, add_store
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
-    from dmltune.serving.index import ImageIndex, Neighbour
+    from dmltune.serving.index import ImageIndex, Neighbours
     from dmltune.serving.model import LoadedModel
 
 SUMMARY = "find the images of an index that are nearest to an image"
@@ -50,6 +50,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.report.query_page import write_query_page
     from dmltune.serving.index import ImageIndex
     from dmltune.serving.outputs import require_writable
+    from dmltune.serving.pictures import thumbnail
 
     if args.page is not None:
         require_writable(args.page, (".html", ".htm"), args.force, "--page")
@@ -68,7 +69,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     ]
     if args.page is not None:
         about = f"{index.facts.images:,} images, {index.facts.kind} index, model {model.name}"
-        write_query_page(args.page, queries, about, upright=model.description.exif_rotation)
+        upright = model.description.exif_rotation
+        write_query_page(args.page, queries, about, lambda file: thumbnail(file, upright))
     out.document(
         {
             "index": args.index,
@@ -92,14 +94,15 @@ def model_of(index: ImageIndex, name: str | None, store: Path | None) -> LoadedM
 
     chosen = name or index.facts.model
     at: Path | str | None = store
-    if at is None and name is None and os.path.isdir(index.facts.store):
+    # only a store that exists: an index of somebody else must not make one
+    if at is None and name is None and os.path.isfile(os.path.join(index.facts.store, "mlflow.db")):
         at = index.facts.store
     model = load(chosen, store=at)
     index.require(model)
     return model
 
 
-def table(image: Path, found: list[Neighbour]) -> Any:
+def table(image: Path, found: Neighbours) -> Any:
     """Return the neighbours of one image, in 80 columns."""
     grid = new_table("", "similarity", "distance")
     grid.columns[0].justify = "right"
