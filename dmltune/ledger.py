@@ -66,10 +66,17 @@ class Ledger:
     """All openings of one store."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self.path: Path = store.root / FILE
 
     def write(self, entry: LedgerEntry) -> LedgerEntry:
-        """Append, and return when the line is on the disk."""
+        """Append, and return when the line is on the disk, and at the store's address if it has one."""
+        with self._store.owned():
+            written = self._append(entry)
+            self._store.publish()
+        return written
+
+    def _append(self, entry: LedgerEntry) -> LedgerEntry:
         if entry.kind not in get_args(Kind):
             raise ValueError(f"an opening is one of {get_args(Kind)}; got {entry.kind!r}")
         require_regular(self.path)

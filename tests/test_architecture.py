@@ -15,7 +15,18 @@ ROOMS = [  # a room imports only those before it
     *("check", "evaluation", "tables", "reproduce", "pyfunc", "cli"),
 ]
 LEAVES = {
-    *("errors", "store", "tags", "tracking", "tracking_server", "runs", "ledger", "resources", "provenance"),
+    *(
+        "errors",
+        "storage",
+        "store",
+        "tags",
+        "tracking",
+        "tracking_server",
+        "runs",
+        "ledger",
+        "resources",
+        "provenance",
+    ),
     "artifact_addresses",
     "private",
     "report",

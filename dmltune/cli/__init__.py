@@ -20,8 +20,11 @@ COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
     *("runs", "best", "report", "compare", "export-config", "importance", "resume", "stop", "rm"),
     *("embed", "index", "query", "export", "serve"),
-    *("data", "weights", "store", "reproduce", "ui", "doctor", "submit"),
+    *("data", "weights", "store", "reproduce", "ui", "doctor", "submit", "explain", "completion"),
 )
+
+
+WORDS = "--words-of"  # of `completion`, followed by the line up to the cursor: what the shells' scripts ask
 
 
 def command(name: str) -> ModuleType:
@@ -53,6 +56,10 @@ def _run(arguments: list[str]) -> int:
         from importlib.metadata import version
 
         return _print(f"dmltune {version('dmltune')}")
+    if arguments[:2] == ["completion", WORDS] and len(arguments) == 3:
+        from dmltune.cli.completion import print_words
+
+        return print_words(arguments[2])
     args = parser_of(arguments[0]).parse(arguments[1:])
     boundary.require_working_folder()
     if cache := getattr(args, "cache", None):

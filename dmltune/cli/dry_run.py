@@ -77,7 +77,7 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
         "workers": args.workers,
         "concurrent": args.concurrent,
         "isolation": args.isolation,
-        "store": locations.store.root,
+        "store": locations.store.place,
         "data": {
             "name": images.name,
             "path": experiment.data.path,

@@ -128,6 +128,11 @@ def places_of(args: argparse.Namespace) -> str:
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value is not None)
 
 
+def folder_or_address(text: str) -> Path | str:
+    """Return an address as it is; as a path it would lose a slash."""
+    return text if "://" in text else Path(text)
+
+
 def whole_number(low: int, high: int) -> Callable[[str], int]:
     """Return a converter for whole numbers from `low` to `high`."""
 
@@ -236,7 +241,8 @@ def add_offline(parser: Parser) -> None:
 
 
 def add_store(parser: Parser) -> None:
-    parser.add_path("--store", "the folder of runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")
+    help = "the folder of runs and checkpoints, or s3://BUCKET/PATH (default: $DMLTUNE_STORE, else ./mlruns)"
+    parser.add_argument("--store", type=folder_or_address, metavar="STORE", help=help)
 
 
 def add_cluster(parser: Parser, what: str) -> None:

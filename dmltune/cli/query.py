@@ -12,7 +12,7 @@ from dmltune.cli.parser import Parser, add_format, add_store
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
-    from dmltune.serving.index import ImageIndex, Neighbour
+    from dmltune.serving.index import ImageIndex, Neighbours
     from dmltune.serving.model import LoadedModel
 
 SUMMARY = "find the images of an index that are nearest to an image"
@@ -102,7 +102,7 @@ def model_of(index: ImageIndex, name: str | None, store: Path | None) -> LoadedM
     return model
 
 
-def table(image: Path, found: list[Neighbour]) -> Any:
+def table(image: Path, found: Neighbours) -> Any:
     """Return the neighbours of one image, in 80 columns."""
     grid = new_table("", "similarity", "distance")
     grid.columns[0].justify = "right"

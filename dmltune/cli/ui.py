@@ -59,7 +59,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
     store = Store.at(args.store)
     if store.owns_tracking and not (store.root / "mlflow.db").exists():
-        raise UserError(f"no runs in {store.root} yet. Start a search, or choose another --store.")
+        raise UserError(f"no runs in {store.place} yet. Start a search, or choose another --store.")
+    store.bring(store.artifacts)  # MLflow's pages show what is on this machine
     searches = StoredSearches(store)
     _ = (
         searches.tracker.client
@@ -97,10 +98,10 @@ def without_user(address: str) -> str:
 
 def _show(links: UiLinks, store: Store, args: argparse.Namespace, out: Output) -> None:
     remote = store.tracking_uri.startswith(REMOTE)
-    out.document({**vars(links), "store": store.root})
+    out.document({**vars(links), "store": store.place})
     end = "" if remote else "   Ctrl-C ends it"
     out.show(
-        f"{links.address}   runs of {'the tracking server' if remote else store.root}{end}", *links.lines()
+        f"{links.address}   runs of {'the tracking server' if remote else store.place}{end}", *links.lines()
     )
     if not args.no_open and not out.json and _has_browser():
         webbrowser.open(links.first)

@@ -6,9 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmltune.report import course_charts, formatting, gallery_page, pages, parameter_charts, search_charts
+from dmltune.report import (
+    attention_page,
+    course_charts,
+    formatting,
+    front_charts,
+    gallery_page,
+    pages,
+    parameter_charts,
+    search_charts,
+)
 from dmltune.report.charts import Chart
 from dmltune.report.check_page_tables import Cell, PageTable
+from dmltune.report.fidelity_lines import fidelity_lines
 from dmltune.report.summary import interval, noise_lines_of, warning, without_effect
 
 if TYPE_CHECKING:
@@ -28,6 +38,11 @@ def sections(data: SearchPageData) -> dict[str, list[Chart]]:
         "dropped": [course_charts.dropped(data)],
         "time": [course_charts.timeline(data)],
         "map": [gallery_page.embedding_map(data.gallery)],
+        "attention": [attention_page.weights_chart(data.gallery)],  # the page itself has the pictures
+        "prototypes": [attention_page.prototypes(data.gallery)],
+        "front": front_charts.fronts(data),
+        "fidelity": [front_charts.fidelity(data)],
+        "geometry": [front_charts.geometry(data)],
     }
     return {name: [chart for chart in each if chart is not None] for name, each in found.items()}
 
@@ -52,6 +67,10 @@ def write_search_page(data: SearchPageData, path: Path) -> Path:
         facts=course_charts.outcome_rows(data),
         remarks=remarks(data),
         gallery=gallery_page.gallery_of(data.gallery),
+        attention=attention_page.attention_of(data.gallery),
+        attention_caption=attention_page.caption,
+        front=front_charts.front_table(data),
+        fidelity=fidelity_lines(data.fidelity),
         commands=commands(data),
         warning=warning(data.search.labels.get("dmltune.protocol", "")),
     )

@@ -193,8 +193,10 @@ def next_commands(result: SearchResult, resume: str, extend: str, places: str) -
     return lines
 
 
-def store_option(store: Path) -> str:
-    """Return ` --store FOLDER`, or nothing for the default store."""
+def store_option(store: Path | str) -> str:
+    """Return ` --store STORE`, or nothing for the default store."""
+    if isinstance(store, str):  # an address
+        return "" if store == os.environ.get("DMLTUNE_STORE") else f" --store {shlex.quote(store)}"
     usual = Path(os.environ.get("DMLTUNE_STORE") or "mlruns").expanduser().absolute()
     return "" if store == usual else f" --store {shlex.quote(nearby(store))}"
 
@@ -203,8 +205,10 @@ def minus(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left - right
 
 
-def nearby(path: Path) -> str:
-    """Return a relative path for what lies below the current folder."""
+def nearby(path: Path | str) -> str:
+    """Return a relative path for what lies below the current folder; an address stays as it is."""
+    if isinstance(path, str):
+        return path
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except (ValueError, FileNotFoundError):  # the second: the current folder was removed

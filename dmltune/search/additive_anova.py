@@ -6,10 +6,17 @@ a_ij = 1 where trial i has parameter j and 0 otherwise (a conditional one). The 
     z_i = μ + Σ_j a_ij Σ_k φ_jk(u_ij) β_jk + ε_i,    β_jk ~ N(0, τ_j² d_jk),    ε_i ~ N(0, σ² + s_i²),
 
 with functions φ_jk that are orthonormal under the uniform distribution on the range and have the mean 0
-there: polynomials with d = 1/k² for numbers, contrasts with d = 1 for choices. So the variance that parameter
-j causes over the whole range is Σ_k β_jk², which is Sobol's first index times the variance of z. It is
-estimated by its posterior mean. τ_j² and σ² maximise the restricted likelihood (MacKay's fixed point), which
-takes a parameter without effect to τ_j² = 0: more noise does not make an estimate larger.
+there: cosines cos(kπu) with d = 1/k² for numbers, contrasts with d = 1 for choices. So the variance that
+parameter j causes over the whole range is Σ_k β_jk², which is Sobol's first index times the variance of z.
+τ_j² and σ² maximise the restricted likelihood (MacKay's fixed point), which takes a parameter without effect
+to τ_j² = 0: more noise does not make an estimate larger.
+
+Values that lie close together say nothing of the rest of the range, and three things keep them from being
+read as if they did. Cosines are bounded, where polynomials grow without end beside the tried values. τ_j² is
+at most what would cause the whole variance of z: without that bound, noise between nearly equal values is
+explained by a function of any height. And of the posterior variance only the part counts that the trials
+have determined, Σ_k β_jk² ≈ b_jk² + v_jk (1 − v_jk/(τ_j² d_jk)): where they have not, v is the prior variance
+and no finding.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-DEGREE = 4  # of the polynomials, and fewer where a parameter has fewer values
+TERMS = 4  # cosines, and fewer where a parameter has fewer values
 ROUNDS = 60
 TOLERANCE = 1e-3
 EVENLY = (np.arange(64) + 0.5) / 64  # points that stand for the range of a real number
@@ -48,12 +55,18 @@ class Decomposition:
 
 def number_effect(places: Floats, has: NDArray[np.bool_], grid: Floats = EVENLY) -> Effect:
     """Return the effect of a number at `places` in [0, 1]; `grid` are equally likely values."""
-    degree = min(DEGREE, len(np.unique(grid)) - 1)
-    # orthonormal columns on the grid: Gram-Schmidt of the powers, 1 first
-    _, r = np.linalg.qr(np.vander(2 * grid - 1, degree + 1, increasing=True))
-    basis = np.vander(2 * places - 1, degree + 1, increasing=True) @ np.linalg.inv(r) * np.sqrt(len(grid))
-    weights = 1.0 / np.arange(1, degree + 1) ** 2
+    terms = min(TERMS, len(np.unique(grid)) - 1)
+    # orthonormal columns on the grid: Gram-Schmidt of 1 and the cosines
+    _, r = np.linalg.qr(_cosines(grid, terms))
+    basis = _cosines(places, terms) @ np.linalg.inv(r) * np.sqrt(len(grid))
+    weights = 1.0 / np.arange(1, terms + 1) ** 2
     return _effect(basis[:, 1:], weights, has)
+
+
+def _cosines(places: Floats, terms: int) -> Floats:
+    """Return 1, cos(πu), cos(2πu), …"""
+    found: Floats = np.cos(np.pi * np.outer(places, np.arange(terms + 1)))
+    return found
 
 
 def choice_effect(chosen: NDArray[np.int64], has: NDArray[np.bool_], choices: int) -> Effect:
@@ -80,21 +93,24 @@ def decompose(z: Floats, effects: Sequence[Effect], spread: Floats | None = None
     columns = np.column_stack([effect.columns for effect in effects])
     scale = np.concatenate([effect.weights for effect in effects])
     extra = np.zeros(len(z)) if spread is None else spread**2
-    tau = np.full(len(effects), total / len(effects))
+    shares = np.array([effect.share for effect in effects])
+    most = total / np.maximum(np.bincount(groups, scale, len(effects)) * shares, SMALLEST)
+    tau = np.minimum(total / len(effects), most)
     sigma = total / 2
     for _ in range(ROUNDS):
         before = np.append(tau, sigma)
         beta, variance, residual, weight = _posterior(z, columns, tau[groups], sigma, extra)
         used = np.bincount(groups, np.maximum(1.0 - variance / tau[groups], 0.0), len(tau))
         squares = np.bincount(groups, beta**2, len(tau))
-        tau = np.maximum(np.where(used > 0, squares / np.maximum(used, SMALLEST), 0.0), SMALLEST * total)
+        tau = np.where(used > 0, squares / np.maximum(used, SMALLEST), 0.0)
+        tau = np.clip(tau, SMALLEST * total, most)
         freedom = max(float(weight.sum()) - 1.0 - float(used.sum()), 1.0)
         sigma = max(float(weight @ residual**2) / freedom, SMALLEST * total)
         if np.max(np.abs(np.append(tau, sigma) - before)) < TOLERANCE * total:
             break
     beta, variance, _, _ = _posterior(z, columns, tau[groups], sigma, extra)
-    shares = np.array([effect.share for effect in effects])
-    parts = np.bincount(groups, scale * (beta**2 + variance), len(tau)) * shares
+    learned = np.maximum(1.0 - variance / tau[groups], 0.0)
+    parts = np.bincount(groups, scale * (beta**2 + variance * learned), len(tau)) * shares
     return Decomposition(parts, sigma)
 
 

@@ -131,7 +131,7 @@ def _result(
         untrained_score=records.untrained_score(),
         experiment_id=records.experiment_id,
         parent_run_id=records.parent.run_id,
-        store=store.root,
+        store=store.address or store.root,
         interrupted=bool(stopped),
         reason=stopped,
         noise=noise(rows),

@@ -21,8 +21,8 @@ from dmltune.search.exporting import training_tree, yaml_of
 from dmltune.search.findings import idle_parameters
 from dmltune.search.importance import Importances, importances, responses
 from dmltune.search.restoring import PROJECTIONS
-from dmltune.search.state import IdleParameter, Range, TrialRecord
-from dmltune.search.stored import StoredSearch
+from dmltune.search.state import FidelityResult, IdleParameter, Range, TrialRecord, Trust
+from dmltune.search.stored import RESULT, StoredSearch
 from dmltune.search.surface import Surface, surface
 
 
@@ -179,11 +179,44 @@ class SearchPageData:
     def baseline_values(self) -> dict[str, Any]:
         return flatten(self.search.experiment.baseline) if self.search.experiment.baseline else {}
 
+    def measured(self, record: TrialRecord) -> list[dict[str, float]]:
+        """Return all metrics of a trial by step, from its run; nothing when the run cannot be read."""
+        if not record.run_id:
+            return []
+        try:
+            return self.search.tracker.curve(record.run_id)
+        except Exception:  # of MLflow or its server: a page without this figure
+            return []
+
+    @cached_property
+    def fidelity(self) -> FidelityResult | None:
+        """How cheap trainings were used, as the end of the last session has stored it."""
+        tree = self.search.tracker.read_json(self.search.run_id, RESULT)
+        found = tree.get("fidelity") if isinstance(tree, Mapping) else None
+        if not isinstance(found, Mapping):
+            return None
+        try:
+            trust = Trust(**found["trust"]) if found["trust"] else None
+            return FidelityResult(**{**found, "trust": trust})
+        except (KeyError, TypeError):
+            return None  # of another version
+
+    @cached_property
+    def trained_both_ways(self) -> list[tuple[TrialRecord, TrialRecord]]:
+        """The cheap and the full training of each point that has both, complete."""
+        full = {_point(row): row for row in self.search.points() if row.state == "complete"}
+        cheap = [row for row in self.search.rows if row.role == "cheap"]
+        return [(row, full[_point(row)]) for row in cheap if _point(row) in full]
+
     def other_members(self) -> Sequence[int]:
         """Return the trials that cannot be told from the winner, without it."""
         outcome = self.search.outcome
         chosen = self.winner.number if self.winner else None
         return [number for number in outcome.winner_set if number != chosen] if outcome else []
+
+
+def _point(record: TrialRecord) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(record.values.items()))
 
 
 def ended_at(ended: Mapping[str, int]) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ start, and writing the same thing again changes nothing.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,7 +50,7 @@ class TrialRecords:
         self.parent = parent
         self.experiment = experiment
         self._about = about
-        self._folder = store.search_folder(state.name)
+        self._store, self._folder = store, store.search_folder(state.name)
         self._watcher = Watcher(watch)
         self._tracker = parent.tracker
         self.experiment_id = self._tracker.client.get_run(parent.run_id).info.experiment_id
@@ -231,6 +230,7 @@ class TrialRecords:
             self._take_up(number)
         record, run, report = self.state.rows[number], self._runs[number], self._reports.get(number)
         record.seconds = round(time.time() - self._sessions[number], 2)
+        self._store.bring(self.trial_folder(number))
         finished = report is not None and report.finished and not report.failure
         lost = why_stopped.startswith("lost") or not record.step
         if (report is not None and report.failure) or (lost and not finished):
@@ -258,9 +258,15 @@ class TrialRecords:
             state, score = TrialState.PRUNED, None
         self.study.finish(number, state, score)
         del self._sessions[number]
-        shutil.rmtree(self.trial_folder(number), ignore_errors=True)
+        self._store.discard(self.trial_folder(number))
         self._show("finished", record)
         return record
+
+    def remove_leftovers(self) -> None:
+        """Delete files of ended trials that workers wrote after their end."""
+        for number, row in self.state.rows.items():
+            if row.state in ("complete", "pruned", "failed") and self.trial_folder(number).exists():
+                self._store.discard(self.trial_folder(number))
 
     def interrupt(self, number: int, reason: str) -> None:
         """End the run of a trial that is continued later. In the study it stays RUNNING."""

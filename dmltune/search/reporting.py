@@ -45,13 +45,13 @@ def log_report(locations: Locations, result: SearchResult) -> None:
         return
     name = result.name
     try:
-        search = StoredSearches(locations.store).get(name)
-        gallery = new_gallery(search, locations)
-        with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        with locations.store.owned(), tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+            search = StoredSearches(locations.store).get(name)
+            gallery = new_gallery(search, locations)
             page = write_search_page(SearchPageData(search, gallery), Path(scratch) / FILE)
             search.tracker.log_file(search.run_id, page)
-        if gallery is not None:
-            search.tracker.log_json(search.run_id, GALLERY, gallery)
+            if gallery is not None:
+                search.tracker.log_json(search.run_id, GALLERY, gallery)
     except Exception as error:
         logger.warning(
             "the page of %s was not written (%s: %s); `dmltune report %s` writes it",
@@ -65,9 +65,11 @@ def stored_or_new(search: StoredSearch, locations: Locations) -> Mapping[str, An
     if winner is None:
         return None
     stored = search.tracker.read_json(search.run_id, GALLERY)
-    if isinstance(stored, Mapping) and stored.get("model") == f"Trial {winner.number}":
+    fits = isinstance(stored, Mapping) and stored.get("model") == f"Trial {winner.number}"
+    if fits and "attention" in stored:
         return stored
-    return new_gallery(search, locations)
+    made = new_gallery(search, locations)
+    return stored if made is None and fits else made  # one of an older version has no attention
 
 
 def new_gallery(search: StoredSearch, locations: Locations) -> dict[str, Any] | None:
@@ -89,6 +91,7 @@ def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[s
 
     from dmltune.train.build import training_images, validation_split
     from dmltune.train.inference import embed
+    from dmltune.train.page_attention import attention
     from dmltune.train.page_gallery import gallery
 
     images = training_images(model.experiment, locations.absolute_root)
@@ -101,4 +104,5 @@ def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[s
         indices = indices[(labels % every) == 0]
     with torch.inference_mode():
         emb_ND = embed(model.embedder, images, indices, size)
-    return gallery(emb_ND, images, indices, "validation", name)
+    found = gallery(emb_ND, images, indices, "validation", name)
+    return {**found, "attention": attention(model.embedder, images, indices, size)}

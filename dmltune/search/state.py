@@ -264,7 +264,7 @@ class SearchResult:
     untrained_score: float | None
     experiment_id: str
     parent_run_id: str
-    store: Path
+    store: Path | str  # a folder, or an address
     interrupted: bool = False
     reason: str = ""  # why it was interrupted: stopped | time is up
     noise: Noise | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +71,9 @@ def run_trials(
     cost_used: Callable[[], float],
 ) -> str:
     """Run trials until the engine has no more. Return why it stopped earlier, or ""."""
-    with worker_pool(resources, records.message) as pool:
+    with contextlib.ExitStack() as stack:
+        stack.callback(records.remove_leftovers)  # when no worker writes any more
+        pool = stack.enter_context(worker_pool(resources, locations.store, records.message))
         records.state.concurrent = pool.plan.concurrent
         policy = StopPolicy(pool, records.state.deadline, cost_used)
         dispatch = _dispatch(records, locations, pool)
@@ -98,9 +101,10 @@ def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> 
         order_id = f"{records.state.name}/{record.number:04d}"
         untrained = records.untrained.get(point)
         costs = records.costs.for_order()
-        return Order.of(
+        order = Order.of(
             order_id, point, folder, locations, pool.plan.threads, untrained=untrained, known_costs=costs
         )
+        return pool.routed(order)
 
     def pause(order_id: str) -> None:
         ray.get(pool.broker.pause.remote(order_id))  # before anybody asks for the order again

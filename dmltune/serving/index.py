@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -38,6 +38,50 @@ class Neighbour(NamedTuple):
     label: str
     distance: float
     similarity: float
+
+
+class Neighbours(Sequence[Neighbour]):
+    """The neighbours of one query, the nearest first. Each is made when it is looked at.
+
+    `rows` and `squared` are their rows in the index and squared distances, for programs that need no paths.
+    """
+
+    def __init__(self, files: Sequence[ImageFile], rows_K: Indices, squared_K: Vectors) -> None:
+        known = len(rows_K) if not len(rows_K) or rows_K[-1] >= 0 else int((rows_K >= 0).sum())
+        self._files, self.rows, self.squared = files, rows_K[:known], squared_K[:known]  # −1: behind the last
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Neighbour: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Neighbour]: ...
+    def __getitem__(self, place: int | slice) -> Neighbour | list[Neighbour]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        number = range(len(self))[place]
+        squared = max(float(self.squared[number]), 0.0)
+        file = self._files[int(self.rows[number])]
+        return Neighbour(number + 1, file.path, file.label, squared**0.5, 1 - squared / 2)
+
+
+class Results(Sequence[Neighbours]):
+    """What a search found for each query: faiss' own arrays until one is looked at."""
+
+    def __init__(self, files: Sequence[ImageFile], rows_QK: Indices, squared_QK: Vectors) -> None:
+        self._files, self.rows, self.squared = files, rows_QK, squared_QK
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Neighbours: ...
+    @overload
+    def __getitem__(self, place: slice) -> Results: ...
+    def __getitem__(self, place: int | slice) -> Neighbours | Results:
+        made = Results if isinstance(place, slice) else Neighbours
+        return made(self._files, self.rows[place], self.squared[place])
 
 
 @dataclass(frozen=True)
@@ -121,7 +165,7 @@ class ImageIndex:
                 f"{readable(model.name)} ({model.fingerprint}). Make it again with `dmltune index`."
             )
 
-    def search(self, emb_QD: Vectors, k: int, rerank: str = "none") -> list[list[Neighbour]]:
+    def search(self, emb_QD: Vectors, k: int, rerank: str = "none") -> Sequence[Neighbours]:
         """Return the `k` nearest images of every query.
 
         With "k-reciprocal" the RERANKED nearest are re-ranked among themselves; with "aqe" the index is
@@ -132,9 +176,9 @@ class ImageIndex:
         if rerank != "none":
             return [self._reranked(query, k, rerank) for query in queries]
         squared_QK, index_QK = self.structure.search(queries, k)
-        return self._neighbours(index_QK, squared_QK)
+        return Results(self.files, index_QK, squared_QK)
 
-    def _reranked(self, query_D: Vectors, k: int, method: str) -> list[Neighbour]:
+    def _reranked(self, query_D: Vectors, k: int, method: str) -> Neighbours:
         candidates_K = self._candidates(query_D[None], max(k, RERANKED))
         query, gallery = torch.from_numpy(query_D[None]), torch.from_numpy(self._vectors(candidates_K))
         if method == "aqe":
@@ -142,8 +186,7 @@ class ImageIndex:
         else:
             ((_, order_QK),) = ranked(method, query, gallery, k)
             chosen_K = candidates_K[order_QK[0].numpy()]
-        squared_K = ((self._vectors(chosen_K) - query_D) ** 2).sum(1)
-        return self._neighbours(chosen_K[None], squared_K[None])[0]
+        return Neighbours(self.files, chosen_K, ((self._vectors(chosen_K) - query_D) ** 2).sum(1))
 
     def _candidates(self, query_1D: Vectors, k: int) -> Indices:
         index_K: Indices = self.structure.search(query_1D, min(k, len(self.files)))[1][0]
@@ -155,16 +198,3 @@ class ImageIndex:
             self.structure.make_direct_map()
         vectors: Vectors = self.structure.reconstruct_batch(np.ascontiguousarray(index_K))
         return vectors
-
-    def _neighbours(self, index_QK: Indices, squared_QK: Vectors) -> list[list[Neighbour]]:
-        """Return the rows as neighbours; −1 marks the places behind the last one."""
-        squared_QK = np.maximum(squared_QK, 0)
-        distances, similarities = np.sqrt(squared_QK).tolist(), (1 - squared_QK / 2).tolist()
-        results = []
-        for index_K, distance_K, similarity_K in zip(index_QK.tolist(), distances, similarities, strict=True):
-            files = [self.files[index] for index in index_K if index >= 0]
-            rows = zip(files, distance_K, similarity_K, strict=False)
-            results.append(
-                [Neighbour(rank, file.path, file.label, d, s) for rank, (file, d, s) in enumerate(rows, 1)]
-            )
-        return results

@@ -118,6 +118,7 @@ class RunModels(Connection):
         with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
             try:
                 uri = self.client.get_logged_model(model_id).artifact_location if model_id else None
+                self._bring(uri or self.client.get_run(run_id).info.artifact_uri)
                 place = {"artifact_uri": uri} if uri else {"run_id": run_id, "artifact_path": MODEL}
                 folder = download_artifacts(**place, dst_path=scratch, tracking_uri=self._store.tracking_uri)
             except (MlflowException, OSError) as error:
@@ -130,7 +131,10 @@ class RunModels(Connection):
     def stored_at(self, run: Run) -> Path | None:
         """Return the folder of the run's model in the store; None for one that is elsewhere."""
         if model_id := run.data.tags.get(tags.MODEL_ID):
-            return self.local_folder(str(self.client.get_logged_model(model_id).artifact_location))
+            uri = str(self.client.get_logged_model(model_id).artifact_location)
+            self._bring(uri)
+            return self.local_folder(uri)
+        self._bring(str(run.info.artifact_uri))
         folder = self.local_folder(str(run.info.artifact_uri))
         return None if folder is None else folder / MODEL
 

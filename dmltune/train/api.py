@@ -48,7 +48,8 @@ def train(
         record_monitoring(trained, locations, name)
         folder = training_folder(locations.store, name)
         order = Order.of(name, trained, folder, locations, threads or threads_of(usable_cores()))
-        reports = _here(order) if workers == 1 else _in_workers(order, resources)
+        locations.store.bring(folder)
+        reports = _here(order) if workers == 1 else _in_workers(order, resources, locations.store)
         yield from _tracked(
             reports, trained, fingerprint, name, space_name or experiment.data.name, locations
         )
@@ -65,10 +66,10 @@ def _here(order: Order) -> Iterator[TrialReport]:
         yield from run_trial(order, device)
 
 
-def _in_workers(order: Order, resources: Resources) -> Iterator[TrialReport]:
+def _in_workers(order: Order, resources: Resources, store: Store) -> Iterator[TrialReport]:
     from dmltune.train.worker_pool import worker_pool
 
-    with worker_pool(resources) as pool:
+    with worker_pool(resources, store) as pool:
         for _, report in pool.train([order]):
             yield report
 
@@ -101,6 +102,7 @@ def _tracked(
                 )
             run.log(report)
             if report.finished:
+                locations.store.bring(training_folder(locations.store, name))
                 run.finish(report, training_folder(locations.store, name) / "best")
                 finished = True
             yield report

@@ -181,6 +181,11 @@ class Broker:
             await self._wait(lambda: state.left, wait_s)
             return state.left
 
+    async def is_closed(self, order_id: str) -> bool:
+        """Whether nobody will ask for this order again: its files need not be brought to the store."""
+        state = self._orders.get(order_id)
+        return state is not None and state.closed
+
     async def crashed(self, group: str, order_id: str, error: str, details: str = "") -> None:
         """A rank raised an error of its own (not: lost its peer). The group restarts; the order fails."""
         async with self._changed:

@@ -36,6 +36,12 @@ def claim_name(store: Store, name: str, experiment: Experiment, fingerprint: str
 @contextlib.contextmanager
 def hold_name(store: Store, name: str, remedy: str) -> Iterator[None]:
     """Hold the name's lock while the block runs; a second process gets a UserError with this remedy."""
+    with store.owned(), _locked(store, name, remedy):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(store: Store, name: str, remedy: str) -> Iterator[None]:
     folder = store.search_folder(name)
     with private_files():
         _make(folder)

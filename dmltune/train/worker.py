@@ -6,6 +6,7 @@ gets an answer at least every `HEARTBEAT_S` seconds, well under gloo's time-out.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import threading
@@ -21,6 +22,7 @@ from dmltune.errors import UserError
 from dmltune.private import keep_private
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.trial import run_trial
+from dmltune.train.trial_place import trial_place
 
 HEARTBEAT_S = 20.0
 STEPS_S = 2.0  # between two messages with the step of a training
@@ -62,11 +64,13 @@ def _serve(group: str, broker: Any, order: Order) -> None:
         arguments = (group, broker, order.id, dropped, position)
         threading.Thread(target=_watch, args=arguments, daemon=True).start()
     try:
-        for report in run_trial(order, _device(), dropped.is_set, position.reach):
-            if first:
-                ray.get(broker.report.remote(group, order.id, report))
-            if report.finished or not _may_continue(group, broker, order, report):
-                return
+        with trial_place(order, first, lambda: _is_wanted(broker, order)) as place:
+            for report in run_trial(place.order, _device(), dropped.is_set, position.reach):
+                if first:
+                    place.validated(report.finished)
+                    ray.get(broker.report.remote(group, order.id, report))
+                if report.finished or not _may_continue(group, broker, order, report):
+                    return
     except Diverged as error:  # raised on every rank
         if first:
             ray.get(broker.report.remote(group, order.id, TrialReport.failed(str(error))))
@@ -96,6 +100,13 @@ def _may_continue(group: str, broker: Any, order: Order, report: TrialReport) ->
             return bool(verdict == "go")
 
 
+def _is_wanted(broker: Any, order: Order) -> bool:
+    """Whether this order may be continued, here or elsewhere."""
+    with contextlib.suppress(ray.exceptions.RayError):
+        return not ray.get(broker.is_closed.remote(order.id))
+    return True
+
+
 class _Position:
     """The step of a training, written by its thread and read by that of `_watch`."""
 
@@ -121,7 +132,8 @@ def _same_on_all_ranks(value: Any) -> Any:
         return value
     text = json.dumps(value).encode() if collectives.rank() == 0 else b""
     length = int(collectives.broadcast_number(float(len(text))))
-    buffer = torch.zeros(length, dtype=torch.uint8)
+    # NCCL takes no tensor of the host
+    buffer = torch.zeros(length, dtype=torch.uint8, device=collectives.device())
     if collectives.rank() == 0:
         buffer.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
     collectives.broadcast_(buffer)
@@ -138,5 +150,7 @@ def _device() -> torch.device:
     if torch.cuda.is_available():
         from ray.train.torch import get_device
 
-        return get_device()
+        device = get_device()
+        torch.cuda.set_device(device)  # a worker sees all GPUs of its node; collectives use the current one
+        return device
     return torch.device("cpu")

@@ -17,6 +17,8 @@ import ray
 from dmltune.core import checkpoint
 from dmltune.errors import UserError
 from dmltune.resources import Resources
+from dmltune.storage.route import Route, find_route
+from dmltune.store import Store
 from dmltune.train.broker import Broker
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import RaySession, ResourcePlan, plan_resources, ray_session
@@ -37,14 +39,25 @@ class WorkerPool:
     broker: Any
     groups: tuple[WorkerGroup, ...]
     stopped: threading.Event
+    store: Store
+    route: Route | None = None
 
     def failure(self) -> BaseException | None:
-        """Return why no group is left to train anything; None while there is one."""
+        """Return why nothing can be trained or stored any more; None while it can."""
+        if (failure := self.store.failure) is not None:
+            return failure
         errors = [group.error for group in self.groups]
         return next((error for error in errors if error), None) if all(errors) else None
 
     def close(self, order_id: str) -> None:
         self.broker.close.remote(order_id)
+
+    def routed(self, order: Order) -> Order:
+        """Return the order with the way of its files to the store; here they must be at hand."""
+        if self.route is None:
+            self.store.bring(Path(order.folder))
+            return order
+        return replace(order, route=self.route.to_dict())
 
     def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]:
         """Yield (order id, report) for every validation of every order, as they come.
@@ -65,7 +78,8 @@ class WorkerPool:
         def begin() -> None:
             while left and len(pending) < self.plan.concurrent:
                 order = left.popleft()
-                ask(replace(order, id=f"{order.id}#{call}", threads=self.plan.threads), -1)
+                own = replace(order, id=f"{order.id}#{call}", threads=self.plan.threads)
+                ask(self.routed(own), -1)
 
         try:
             begin()
@@ -90,7 +104,9 @@ class WorkerPool:
 
 
 @contextlib.contextmanager
-def worker_pool(resources: Resources, log: Callable[[str], None] = lambda text: None) -> Iterator[WorkerPool]:
+def worker_pool(
+    resources: Resources, store: Store, log: Callable[[str], None] = lambda text: None
+) -> Iterator[WorkerPool]:
     """Run warm worker groups until the block ends."""
     # Ray takes the signals when it starts, so they are taken after it
     with ray_session(resources.address) as session, stop_signals(log) as stopped:
@@ -112,7 +128,8 @@ def worker_pool(resources: Resources, log: Callable[[str], None] = lambda text: 
         for group in groups:
             group.start()
         try:
-            yield WorkerPool(session, plan, broker, groups, stopped)
+            with _route(session, store, log) as route:
+                yield WorkerPool(session, plan, broker, groups, stopped, store, route)
         finally:
             _end(broker, groups)
 
@@ -125,6 +142,20 @@ def finished_report(folder: Path) -> TrialReport | None:
         report = TrialReport(**checkpoint.load(folder / "last")[1]["report"])
         return report if report.finished else None
     return None
+
+
+@contextlib.contextmanager
+def _route(session: RaySession, store: Store, log: Callable[[str], None]) -> Iterator[Route | None]:
+    """Yield how files reach the store; a private Ray on this machine needs no way."""
+    if session.local:
+        yield None
+        return
+    searches = store.searches
+    address = f"{store.address}/{searches.relative_to(store.root)}" if store.address else ""
+    with find_route(searches, address, session.namespace, log) as route:
+        if address:
+            store.note_writing_workers()
+        yield route
 
 
 def _start_broker(session: RaySession) -> Any:

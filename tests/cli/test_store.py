@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.driving import Place
-from support.finished_search import COMMAND, NAME, FinishedSearch, finished_search
+from support.finished_search import COMMAND, NAME, TRIALS, FinishedSearch, finished_search
+from support.served import ui
 
 from dmltune import tags
 from dmltune.search.stored import StoredSearches
@@ -60,9 +62,18 @@ def test_commands_on_a_copy_never_touch_the_original(tmp_path: Path, finished: F
     assert contents(original) == before
 
     shutil.rmtree(original)
-    for command in (("evaluate", NAME), ("best", NAME), ("check", NAME, "--dry-run"), COMMAND):
+    more = ("resume", NAME, "--trials", str(TRIALS + 1))
+    page = ("report", NAME, "-o", "page.html")
+    for command in (("evaluate", NAME), ("best", NAME), ("check", NAME, "--dry-run"), COMMAND, more, page):
         code, _, errors = place.run(*command)
         assert code == 0, (command, errors)
+    assert [trial.state.name for trial in place.study(NAME)] == ["COMPLETE"] * (TRIALS + 1)
+    assert len(place.runs(NAME)) == TRIALS + 2
+    assert "What is retrieved" in (place.folder / "page.html").read_text(encoding="utf-8")
+    with ui(place.store, NAME, tmp_path) as links:
+        run_id = place.runs(NAME)["parent"].info.run_id
+        address = f"{links['address']}/get-artifact?path=report.html&run_uuid={run_id}"
+        assert b"<!DOCTYPE html>" in urllib.request.urlopen(address, timeout=60).read()
     code, out, _ = place.run("store", "check", "-f", "json")
     assert (code, json.loads(out)["repaired"]) == (0, 0)
     assert not original.exists()

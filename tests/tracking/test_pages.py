@@ -123,6 +123,12 @@ def test_the_pages_of_the_search_and_of_its_model(links: dict[str, Any], page: A
     shot(page, "run")
     page.get_by_role("tab", name="Artifacts").click()
     page.get_by_text("search.png").first.wait_for()
+    page.get_by_text("report.html").first.click()
+    report = page.frame_locator("iframe").first
+    report.get_by_role("heading", name="Winner, reference point and baseline").wait_for()
+    report.locator("#curves").first.scroll_into_view_if_needed()
+    report.locator("figure[data-chart] .chart :is(svg, canvas)").first.wait_for()
+    shot(page, "report-in-artifacts")
     page.goto(links["model"])
     page.get_by_text("champion").first.wait_for()
     assert page.get_by_text("challenger").count() >= 1

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.driving import Place
 from support.finished_search import NAME
 from support.served import served_model
 
@@ -68,6 +69,23 @@ def test_a_served_champion_embeds_files_and_arrays_of_any_size(store: Path, tmp_
             ask(address, {"dataframe_records": [{"image": "no file"}]})
     np.testing.assert_allclose(files, expected, atol=1e-5)
     np.testing.assert_allclose(arrays, files, atol=1e-6)
+
+
+def test_a_served_champion_equals_dmltune_embed_on_files(store: Path, tmp_path: Path) -> None:
+    """Both read the files: rotation, scaling and cropping are in it."""
+    place = Place(tmp_path)
+    for number, pixels in enumerate(PICTURES):
+        picture = Image.fromarray(pixels)
+        rotated = picture.getexif()
+        rotated[0x0112] = 6  # shown on its side
+        picture.save(tmp_path / f"{number}.jpg", exif=rotated, quality=90)
+    names = [f"{number}.jpg" for number in range(len(PICTURES))]
+    code, _, errors = place.run("embed", NAME, *names, "-o", "vectors.npy", "--store", str(store))
+    assert code == 0, errors
+    sent = [[base64.b64encode((tmp_path / name).read_bytes()).decode()] for name in names]
+    with served_model(store, f"models:/{NAME}@champion", tmp_path) as address:
+        points = ask(address, {"dataframe_split": {"columns": ["image"], "data": sent}})
+    np.testing.assert_allclose(points, np.load(tmp_path / "vectors.npy"), atol=1e-5)
 
 
 def test_its_own_input_example_is_served(store: Path) -> None:
