@@ -25,6 +25,7 @@ from dmltune.errors import UserError, readable
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind
 from dmltune.resources import Locations
+from dmltune.store import is_name
 from dmltune.tracking import Tracker
 
 FILE = "plan.json"

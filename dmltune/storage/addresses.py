@@ -26,6 +26,7 @@ SCHEMES = ("s3", "gs", "file")
 _ADDRESS = re.compile(
     r"(?:s3|gs)://[a-z0-9][a-z0-9._-]{1,221}(?:/[A-Za-z0-9._=+-]+)*/?|file:///[^%?#\x00-\x1f\x7f]+"
 )
+LARGEST = 10_000_000  # bytes of a file that is read at once
 ANSWER_S = 10.0  # how long the first answer may take
 _CONNECT_S, _REQUEST_S, _ATTEMPTS = 3, 10, 2
 _REMEDY = (
@@ -90,6 +91,7 @@ class AddressTransport:
             os.replace(target, path)
 
     def fetch(self, name: str, local: Path) -> bool:
+        require_name(name)  # before a folder is made for it
         local.parent.mkdir(parents=True, exist_ok=True)
         part = local.with_name(f".{local.name}.{secrets.token_hex(8)}")
         try:
@@ -126,10 +128,12 @@ class AddressTransport:
         """Return the content of a small file; None when there is none."""
         try:
             with self._fs.open_input_stream(self._path(name)) as stream:
-                content: bytes = stream.read()
-                return content
+                content: bytes = stream.read(LARGEST + 1)
         except FileNotFoundError:
             return None
+        if len(content) > LARGEST:
+            raise UserError(f"{name} at {self.address} is damaged: it has more than {LARGEST:,} bytes.")
+        return content
 
     def write(self, name: str, content: bytes) -> None:
         path = self._path(name)
