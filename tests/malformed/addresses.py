@@ -56,7 +56,13 @@ STATES = {
     "large": b'{"a": "' + b"x" * 11_000_000 + b'"}',
 }
 HARMLESS = ("empty",)  # as a new store
-NO_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "a",
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "DMLTUNE_CACHE": "{dir}/runs/cache",
+}
 
 
 def state(content: bytes) -> Callable[[Path], object]:
@@ -90,26 +96,14 @@ CASES = [
         for name, content in STATES.items()
         if name not in HARMLESS
     ),
-    Case(
-        "address-server/closed",
-        (*TABLE, "--store", "s3://bucket/x"),
-        "s3://bucket/x",
-        env={
-            **NO_CREDENTIALS,
-            "AWS_ENDPOINT_URL": f"http://{HOST}:{{dead}}",
-            "DMLTUNE_CACHE": "{dir}/runs/cache",
-        },
-        seconds=25,
-    ),
-    Case(
-        "address-server/html",
-        (*TABLE, "--store", "s3://bucket/x"),
-        "s3://bucket/x",
-        env={
-            **NO_CREDENTIALS,
-            "AWS_ENDPOINT_URL": f"http://{HOST}:{{all-html}}",
-            "DMLTUNE_CACHE": "{dir}/runs/cache",
-        },
-        seconds=25,
+    *(
+        Case(
+            f"address-server/{name}",
+            (*TABLE, "--store", "s3://bucket/x"),
+            "s3://bucket/x",
+            env={**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://{HOST}:{{{name}}}"},
+            seconds=25,
+        )
+        for name in ("dead", "all-html", "noise")
     ),
 ]
