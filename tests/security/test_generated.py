@@ -25,7 +25,7 @@ from dmltune.experiment.space.expression import ExpressionError, compile_express
 SECONDS, MEMORY_KB = 5.0, 500_000
 SPACES = Path(__file__).parents[2] / "search_spaces"
 TEXTS = [file.read_text(encoding="utf-8") for file in sorted(SPACES.glob("glyphs*.yaml"))[:4]]
-SOME = settings(max_examples=60, deadline=None, derandomize=True)
+SOME = settings(max_examples=25, deadline=None, derandomize=True)
 KEYS = [
     *("seed", "max_steps", "loss", "loss.name", "loss.neg_margin", "references", "references.lambda"),
     *("data", "data.size", "data.path", "batch.size", "optimizer.lr", "optimizer.milestones", "search"),
@@ -114,7 +114,7 @@ PARTS = [
 ]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(PARTS), max_size=60), st.lists(ATOMS, min_size=3, max_size=3))
 def test_any_expression_holds_or_not_or_is_one_line(parts: list[str], values: list[Any]) -> None:
     text = " ".join(parts)
