@@ -20,7 +20,8 @@ COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
     *("runs", "best", "report", "compare", "export-config", "importance", "resume", "stop", "rm"),
     *("embed", "index", "query", "export", "serve"),
-    *("data", "weights", "store", "reproduce", "ui", "doctor", "submit", "explain", "completion"),
+    *("data", "weights", "store", "reproduce", "ui", "doctor", "submit", "jobs"),
+    *("explain", "completion"),
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dmltune.cli.boundary import output_errors
+from dmltune.cli.worker_options import add_worker_resources, concurrency
 from dmltune.errors import UserError, nearest, readable
 from dmltune.store import validated_name
 
@@ -248,9 +249,15 @@ def add_store(parser: Parser) -> None:
 def add_cluster(parser: Parser, what: str) -> None:
     """Add the options that say where a `what` (trial, training) runs, and how many at a time."""
     parser.add_number("--workers", f"processes per {what} (default: 1)", default=1)
-    parser.add_number("--concurrent", f"{what}s at a time (default: by cores, GPUs)")
+    add_concurrent(parser, f"{what}s at a time (default: auto, as many as cores, GPUs or the cluster allow)")
+    add_worker_resources(parser)
     add_address(parser)
     parser.add_flag("--dry-run", "check everything, show the plan, start nothing")
+
+
+def add_concurrent(parser: Parser, help: str) -> None:
+    number = concurrency(whole_number(1, LARGEST))
+    parser.add_argument("--concurrent", type=number, metavar="N|auto", help=help)
 
 
 def overrides_of(args: argparse.Namespace) -> list[str]:

@@ -36,15 +36,16 @@ Stamp = tuple[int, int]  # size, time of change in nanoseconds
 
 
 def is_address(text: str) -> bool:
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) is not None
+    """Return whether the text is meant as an address: no folder has such a path by intention."""
+    return re.match(r"[^/]*://", text) is not None
 
 
 def normal_address(text: str) -> str:
     """Return the address in the form that identifies it; a UserError for any other text."""
     scheme = text.partition("://")[0]
     if scheme not in SCHEMES or not _ADDRESS.fullmatch(text) or ".." in text.split("/"):
-        parts = urlsplit(text) if "@" not in text else None
-        shown = readable(text if parts and not parts.query else f"{scheme}://…")
+        secret = any(mark in text for mark in "@?#")
+        shown = readable(f"{scheme}://…" if secret else text)
         raise UserError(
             "a store's address must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///FOLDER, without user, "
             f"password or options, which belong into the environment; got {shown}"

@@ -258,6 +258,8 @@ class StoreMirror:
             if not all({"file", "sha256"} <= entry.keys() for entry in databases.values()):
                 raise KeyError
             return {"generation": int(tree.get("generation", 0)), "databases": databases}
+        except OSError as error:
+            raise UserError(f"the store {self.address} cannot be read: {reason_of(error)}") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             raise UserError(
                 f"{STATE} at {self.address} is damaged. Restore the address from a backup."

@@ -14,7 +14,8 @@ from dmltune.core.embedder import Embedder
 from dmltune.core.fit import Options, Run, Schedule
 from dmltune.core.objective import Objective
 from dmltune.core.zero_shot import ZeroShot
-from dmltune.data import catalog
+from dmltune.data import elsewhere
+from dmltune.data.elsewhere import HalfRequest
 from dmltune.data.features import MapFeed, Views, stored_maps
 from dmltune.data.feed import ImageFeed
 from dmltune.data.images import ImageSet, Missing
@@ -39,9 +40,8 @@ def training_half(
     test_list: str | None = None,
 ) -> ImageSet:
     """Return the images that `search` and `train` may see: never a test class."""
-    root = Path(data_root) if data_root else None
-    half = catalog.load(name, "train", root, path=path, missing=missing, test_list=test_list)
-    return half.first_classes(classes)
+    half = HalfRequest(name, "train", path, missing, test_list)
+    return elsewhere.load(half, Path(data_root) if data_root else None).first_classes(classes)
 
 
 @lru_cache(maxsize=2)
@@ -54,8 +54,8 @@ def both_halves(
     test_list: str | None = None,
 ) -> Monitored:
     """Return training and test images, for the protocols of splits.BOTH_HALVES alone."""
-    root = Path(data_root) if data_root else None
-    test = catalog.load(name, "test", root, path=path, missing=missing, test_list=test_list)
+    half = HalfRequest(name, "test", path, missing, test_list)
+    test = elsewhere.load(half, Path(data_root) if data_root else None)
     train = training_half(name, classes, data_root, path, missing, test_list)
     return monitored(train, test.first_classes(classes))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dmltune.ledger import LedgerEntry
     from dmltune.resources import Locations
 
+DISK_FULL = "no space is left on the disk"  # begins a failure that is not the configuration's
 LAST = 1_000_000  # the number of a report after which nothing comes
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import socket
 import threading
 import traceback
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,7 +22,9 @@ from dmltune.core import collectives
 from dmltune.core.fit import Diverged
 from dmltune.errors import UserError
 from dmltune.private import keep_private
-from dmltune.train.orders import Order, TrialReport
+from dmltune.train import deaths
+from dmltune.train.driver_files import use_driver_files
+from dmltune.train.orders import DISK_FULL, Order, TrialReport
 from dmltune.train.trial import run_trial
 from dmltune.train.trial_place import trial_place
 
@@ -36,9 +40,12 @@ def serve_orders(config: dict[str, Any]) -> None:
     """Serve orders until the broker says stop, or `config["orders"]` of them (1: clean processes)."""
     keep_private()  # on a cluster a worker has the umask of the node
     group, broker = config["group"], config["broker"]
+    use_driver_files(config["files"])
     first = collectives.rank() == 0
     if first:
         ray.get(broker.register.remote(group))
+    _same_on_all_ranks("registered")
+    ray.get(broker.join.remote(group, deaths.this_actor()))
     served = 0
     while config["orders"] is None or served < config["orders"]:
         answer = ray.get(broker.next_order.remote(group, HEARTBEAT_S)) if first else None
@@ -60,6 +67,9 @@ def _serve(group: str, broker: Any, order: Order) -> None:
     torch.set_num_threads(order.threads)  # a reused worker keeps the number of the trial before it
     first, alone = collectives.rank() == 0, collectives.world_size() == 1
     dropped, position = threading.Event(), _Position()
+    if found := deaths.earlier_crash(Path(order.folder), collectives.rank()):
+        ray.get(broker.note_death.remote(order.id, found))
+    deaths.note_crashes(Path(order.folder), collectives.rank())
     if first:
         arguments = (group, broker, order.id, dropped, position)
         threading.Thread(target=_watch, args=arguments, daemon=True).start()
@@ -78,6 +88,8 @@ def _serve(group: str, broker: Any, order: Order) -> None:
         foreseen = isinstance(error, UserError)
         details = "" if foreseen else traceback.format_exc()
         reason = str(error) if foreseen else f"{type(error).__name__}: {error}".splitlines()[0]
+        if deaths.is_full(error):
+            details, reason = "", f"{DISK_FULL} of {socket.gethostname()} at {order.folder} ({reason[:120]})"
         if alone:
             ray.get(broker.report.remote(group, order.id, TrialReport.failed(reason, details)))
             return
@@ -88,6 +100,7 @@ def _serve(group: str, broker: Any, order: Order) -> None:
         raise
     finally:
         dropped.set()
+        deaths.note_crashes(None)
 
 
 def _may_continue(group: str, broker: Any, order: Order, report: TrialReport) -> bool:

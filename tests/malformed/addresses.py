@@ -83,6 +83,7 @@ CASES = [
         )
         for command in (TABLE, SEARCH)
         for name, address in ADDRESSES.items()
+        if command is TABLE or name != "file-proc"  # a plan makes nothing there yet
     ),
     *(
         Case(
