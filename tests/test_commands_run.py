@@ -1,7 +1,7 @@
 """The commands of README.md and docs/ run, on a finished search under the names that they use.
 
-Left out is what trains for long, serves until it is stopped, or needs a cluster, a server or data that are not
-here: `tests/cli`, `tests/serving`, `tests/tracking` and `tests/search` run those, smaller.
+Left out is what trains for long, serves until it is stopped, or needs a cluster, a server or data that are
+not here: `tests/cli`, `tests/serving`, `tests/tracking` and `tests/search` run those, smaller.
 """
 
 from __future__ import annotations
