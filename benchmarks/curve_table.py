@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 Floats = NDArray[np.float64]
 
@@ -41,13 +43,87 @@ class CurveTable:
     def seeds(self) -> int:
         return self.score_KRT.shape[1]
 
-    @property
+    @cached_property
     def regrets_K(self) -> Floats:
         return normalised_regrets(self.score_KRT[:, :, -1])
+
+    def regret(self, values: Mapping[str, Any]) -> float:
+        """Return the regret of these values."""
+        return float(self.regrets_K[self.row_of(values)])
 
     def curve(self, values: Mapping[str, Any], seed: int) -> tuple[list[float], float]:
         """Return what `dmltune.simulate` wants of a function: the scores, and seconds per step."""
         return self.score_KRT[self.row_of(values), seed % self.seeds].tolist(), 1.0
+
+
+@dataclass(frozen=True)
+class SmoothTable(CurveTable):
+    """A table whose curves change gradually between its configurations, each with one seed.
+
+    `weights_of` returns how much each configuration says of these values (their sum is 1). At every step the
+    ranks of all configurations are averaged with these weights, and the average is put where it lies among
+    those of the configurations themselves: the score is the table's score of that rank. So the scores of
+    every step keep their distribution, the ranks of neighbours agree, and a curve may cross another.
+    """
+
+    weights_of: Callable[[Mapping[str, Any]], Floats]
+    rank_KT: Floats  # of the recorded scores, from 0 to 1; diverged ones are the lowest
+    smooth_KT: Floats  # the averaged ranks at the configurations themselves, each column in ascending order
+    sorted_KT: Floats  # the recorded scores, each column in ascending order, diverged ones first
+
+    @property
+    def seeds(self) -> int:
+        return 1
+
+    @cached_property
+    def regrets_K(self) -> Floats:
+        final_K = self.sorted_KT[:, -1]  # the distribution is that of the table
+        return normalised_regrets(np.where(np.isfinite(final_K), final_K, np.nan)[:, None])
+
+    def regret(self, values: Mapping[str, Any]) -> float:
+        final = self.curve(values, 0)[0][-1]
+        truth_K = self.sorted_KT[:, -1]
+        truth_K = truth_K[np.isfinite(truth_K)]
+        if not math.isfinite(final):
+            return WORST_REGRET
+        best, median = float(truth_K.max()), float(np.median(truth_K))
+        return min(WORST_REGRET, (best - final) / (best - median))
+
+    def curve(self, values: Mapping[str, Any], seed: int) -> tuple[list[float], float]:
+        average_T = self.weights_of(values) @ self.rank_KT
+        places = np.arange(len(self.smooth_KT))
+        scores = []
+        for average, smooth_K, sorted_K in zip(average_T, self.smooth_KT.T, self.sorted_KT.T, strict=True):
+            place = float(np.interp(average, smooth_K, places))
+            low = int(place)
+            high = min(low + 1, len(places) - 1)
+            step = place - low
+            diverged = not math.isfinite(sorted_K[low])
+            scores.append(math.nan if diverged else (1 - step) * sorted_K[low] + step * sorted_K[high])
+        return best_so_far(np.array(scores)[None, None])[0, 0].tolist(), 1.0
+
+    @classmethod
+    def of(
+        cls,
+        table: CurveTable,
+        weights_of: Callable[[Mapping[str, Any]], Floats],
+        weight_KK: Floats,
+        name: str,
+    ) -> SmoothTable:
+        """Return the smooth form of a table; `weight_KK` are the weights at its own configurations."""
+        score_KT = np.where(np.isnan(table.score_KRT[:, 0]), -math.inf, table.score_KRT[:, 0])
+        rank_KT = stats.rankdata(score_KT, axis=0) / len(score_KT)
+        smooth_KT = np.sort(weight_KK @ rank_KT, axis=0)
+        return cls(
+            name,
+            table.search,
+            table.score_KRT,
+            table.row_of,
+            weights_of,
+            rank_KT,
+            smooth_KT,
+            np.sort(score_KT, axis=0),
+        )
 
 
 def normalised_regrets(final_KR: Floats) -> Floats:

@@ -2,9 +2,10 @@
 
     python benchmarks/fold_races.py [--races 4000]
 
-Scores = fold effect (sd 3) + gap + noise (sd 1). The noise is known, or estimated (`fold_noise`) from the
-rows of earlier configurations with all folds. The gap is in standard deviations of a score. `chosen`: the
-incumbent is the best of so many equal configurations, as in a search, so that its scores are lucky.
+Scores = fold effect (sd 3) + gap + noise (sd 1). The noise is known, or estimated as a search does
+(`fold_noise`): from the rows of earlier configurations with all folds, the incumbent's among them, and from
+the trial's own scores so far. The gap is in standard deviations of a score. `chosen`: the incumbent is the
+best of so many equal configurations, as in a search, so that its scores are lucky.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ def measure(k: int, gap: float, rows: int, chosen: int, races: int) -> tuple[flo
         folds = 3 * rng.normal(size=k)
         noise: float | None = 1.0
         degrees = float("inf")
-        if rows:
-            noise, degrees = fold_noise((folds + rng.normal(size=(rows, k))).tolist())
         rivals = folds + rng.normal(size=(chosen, k))
         incumbent = rivals[np.argmax(rivals.mean(axis=1))]
-        near = near_best(rivals.tolist(), noise or 1.0)
+        others = folds + rng.normal(size=(max(0, rows - chosen), k))
+        known = np.vstack([rivals, others])
         own = folds - gap + rng.normal(size=k)
         for j in range(1, k):
+            if rows:
+                partial = np.where(np.arange(k) < j, own, np.nan)
+                noise, degrees = fold_noise(np.vstack([known, partial]).tolist())
+            near = near_best(rivals.tolist(), noise or 1.0)
             if drop(own[:j].tolist(), incumbent.tolist(), k, noise, degrees=degrees, chosen_from=near):
                 dropped, saved = dropped + 1, saved + k - j
                 break

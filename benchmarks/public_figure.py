@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from public_report import curves_of
+from public_report import curves_of, in_common
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ def draw(records: Sequence[Mapping[str, Any]], ours: str, path: Path) -> None:
     figure = Figure(figsize=(5.2 * len(workers), 4), layout="constrained")
     panels = figure.subplots(1, len(workers), squeeze=False, sharey=True)[0]
     for panel, number in zip(panels, workers, strict=True):
-        curves = curves_of([record for record in records if record["workers"] == number])
+        curves = in_common(curves_of([record for record in records if record["workers"] == number]))
         tables = set.intersection(*(set(each) for each in curves.values()))
         for method, by_table in curves.items():
             mean_P, half_P = mean_and_band({table: by_table[table] for table in sorted(tables)})

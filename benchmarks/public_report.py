@@ -37,7 +37,8 @@ def summarize(records: Sequence[Record], ours: str) -> dict[str, Any]:
 
 
 def compare(curves: Curves, ours: str) -> dict[str, Any]:
-    """Return everything about the tables that all methods have finished."""
+    """Return everything about the searches (table and seed) that all methods have finished."""
+    curves = in_common(curves)
     tables = sorted(set.intersection(*(set(each) for each in curves.values())))
     means = {
         method: {table: np.mean(list(by[table].values()), axis=0) for table in tables}
@@ -55,7 +56,48 @@ def compare(curves: Curves, ours: str) -> dict[str, Any]:
         result["worse_on"] = worse_on(curves, tables, ours, peers)
         if REFERENCE in peers:
             result["time_to_stock"] = times_to(means[ours], means[REFERENCE])
+        result["targets"] = targets(result, ours)
     return result
+
+
+def in_common(curves: Curves) -> Curves:
+    """Return the searches whose table and seed every method has."""
+    keys = [{(table, seed) for table, by in each.items() for seed in by} for each in curves.values()]
+    common = set.intersection(*keys) if keys else set()
+    found: Curves = {method: {} for method in curves}
+    for method, tables in curves.items():
+        for table, seed in sorted(common):
+            found[method].setdefault(table, {})[seed] = tables[table][seed]
+    return found
+
+
+def targets(result: Mapping[str, Any], ours: str) -> list[dict[str, Any]]:
+    """Return what issue 12 asks for, with figures, and whether it is met."""
+    ranks, regret, rows = result["mean_rank"], result["regret"], []
+    for share in (0.25, 0.5, 1.0):
+        at_share = SHARES.index(share)
+        best = min(ranks, key=lambda method: ranks[method][at_share])
+        figures = f"{ranks[ours][at_share]} against {ranks[best][at_share]} of {best}"
+        met = ranks[ours][at_share] <= ranks[best][at_share]
+        rows.append({"target": f"best mean rank at {share:.0%}", "figures": figures, "met": met})
+    if "time_to_stock" in result:
+        ratio = result["time_to_stock"]["median_of_its_time"]
+        met = ratio is not None and ratio <= 1 / 3
+        rows.append({"target": f"quality of {REFERENCE} in 1/3 of its time", "figures": ratio, "met": met})
+    worse = result["worse_on"]
+    rows.append({"target": "nowhere significantly worse by 0.05", "figures": len(worse), "met": not worse})
+    compared = [
+        ("gp-line", 0.25, "better than"),
+        ("gp-line", 0.5, "better than"),
+        ("gp", 1.0, "no worse than"),
+    ]
+    for peer, share, words in compared:
+        if peer in regret:
+            own, other = regret[ours][SHARES.index(share)], regret[peer][SHARES.index(share)]
+            met = own < other if words == "better than" else own <= other
+            target = f"{words} {peer} at {share:.0%}"
+            rows.append({"target": target, "figures": f"{own} against {other}", "met": met})
+    return rows
 
 
 def index_of(share: float, points: int) -> int:
@@ -68,7 +110,9 @@ def at(curve: Floats, share: float) -> float:
 
 
 def _overall(by_table: Mapping[str, Floats], share: float) -> float:
-    return round(statistics.fmean(at(curve, share) for curve in by_table.values()), 4)
+    return round(
+        statistics.fmean(at(curve, share) for curve in by_table.values()) if by_table else math.nan, 4
+    )
 
 
 def mean_ranks(means: Mapping[str, Mapping[str, Floats]]) -> dict[str, list[float]]:
@@ -187,6 +231,9 @@ def as_text(summary: Mapping[str, Any]) -> str:
                 f"  final quality of {REFERENCE}: reached after {times['median_of_budget']} of the budget, "
                 f"{times['median_of_its_time']} of its own time (medians over tables)"
             )
+        for row in each.get("targets", ()):
+            verdict = "met   " if row["met"] else "MISSED"
+            lines.append(f"  {verdict} {row['target']}: {row['figures']}")
     return "\n".join(lines)
 
 

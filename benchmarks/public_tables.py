@@ -6,9 +6,10 @@ five decades, and a search would win by choosing short trainings. Ordered values
 (their position), others as choices. Configurations are looked up exactly.
 
 TaskSet (Apache-2.0): 1,000 Adam configurations in 8 dimensions with 51 validation losses each. They are
-searched within their bounds, all but the betas in their logarithm. The lookup takes the nearest
-configuration: the shortest Euclidean distance in the unit cube of these bounds. The loss before training is
-left out.
+searched within their bounds, all but the betas in their logarithm. The loss before training is left out.
+There are two lookups, by distances in the unit cube of these bounds: `taskset` takes the nearest
+configuration, which makes a rough landscape of steps, as 1,000 points are few in 8 dimensions;
+`taskset-smooth` averages ranks with Gaussian weights of width 0.25 (curve_table.py, `SmoothTable`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from curve_table import CurveTable, best_so_far
+from curve_table import CurveTable, SmoothTable, best_so_far
 
 ADAM = (
     "learning_rate",
@@ -35,25 +36,31 @@ ADAM = (
     "exponential_decay",
 )
 LINEAR = ("beta1", "beta2")
+WIDTH = 0.25  # of the smooth lookup; a point's nearest neighbour is at a distance of about 0.45
 
 
 def table_names() -> list[str]:
     """Return the names of all tables that are installed or lie in $DMLTUNE_DATA/taskset."""
-    return [f"taskset/{path.stem}" for path in _taskset_files()] + list(_hpo_tables())
+    tasks = [path.stem for path in _taskset_files()]
+    return [f"{kind}/{task}" for kind in ("taskset", "taskset-smooth") for task in tasks] + list(
+        _hpo_tables()
+    )
 
 
 @cache
 def load_table(name: str) -> CurveTable:
     kind, _, rest = name.partition("/")
-    return taskset_table(rest) if kind == "taskset" else hpo_table(name)
+    if kind.startswith("taskset"):
+        return taskset_table(rest, smooth=kind == "taskset-smooth")
+    return hpo_table(name)
 
 
 def _taskset_files() -> list[Path]:
     return sorted(Path(os.environ.get("DMLTUNE_DATA", "data"), "taskset").glob("*.npz"))
 
 
-def taskset_table(task: str) -> CurveTable:
-    """Return the curves of one task, looked up by the nearest of its 1,000 configurations."""
+def taskset_table(task: str, smooth: bool = False) -> CurveTable:
+    """Return the curves of one task, by the nearest of its 1,000 configurations or between them."""
     path = next(path for path in _taskset_files() if path.stem == task)
     with np.load(path) as arrays:
         values_KD = arrays["hyperparameters"].astype(float)
@@ -69,16 +76,33 @@ def taskset_table(task: str) -> CurveTable:
 
     unit_KD = unit(values_KD)
 
+    def squares_of(values: Mapping[str, Any]) -> Any:
+        point_D = unit(np.array([values[name] for name in ADAM]))
+        return np.square(unit_KD - point_D).sum(axis=1)
+
     def row_of(values: Mapping[str, Any]) -> int:
-        distance_K = np.square(unit_KD - unit(np.array([values[name] for name in ADAM]))).sum(axis=1)
-        return int(distance_K.argmin())
+        return int(squares_of(values).argmin())
+
+    def weights_of(values: Mapping[str, Any]) -> Any:
+        return _weights(squares_of(values)[None])[0]
 
     search = {
         name: {"float": [float(low), float(high)], "log": bool(log)}
         for name, low, high, log in zip(ADAM, low_D, high_D, logarithmic, strict=True)
     }
     scores_KT = np.where(np.isfinite(loss_KT), -loss_KT, np.nan)
-    return CurveTable(f"taskset/{task}", search, best_so_far(scores_KT[:, None, :]), row_of)
+    table = CurveTable(f"taskset/{task}", search, best_so_far(scores_KT[:, None, :]), row_of)
+    if not smooth:
+        return table
+    squares_KK = np.square(unit_KD[:, None] - unit_KD[None]).sum(axis=2)
+    return SmoothTable.of(table, weights_of, _weights(squares_KK), f"taskset-smooth/{task}")
+
+
+def _weights(squares_MK: Any) -> Any:
+    """Return Gaussian weights of K configurations for M points; far from all the nearest one counts alone."""
+    exponent_MK = -(squares_MK - squares_MK.min(axis=1, keepdims=True)) / (2 * WIDTH**2)
+    weight_MK = np.exp(exponent_MK)
+    return weight_MK / weight_MK.sum(axis=1, keepdims=True)
 
 
 def _hpo_tables() -> dict[str, tuple[Any, str]]:

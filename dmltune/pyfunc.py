@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dmltune.data.decoding import SERVED_PIXELS
 from dmltune.errors import UserError
 from dmltune.serving.pictures import Pictures
 from dmltune.train.inference import embed, read_embedder
@@ -38,7 +39,9 @@ class ServedEmbedder:
         if not items:
             return np.zeros((0, self.about.embedding_size), dtype=np.float32)
         pictures = Pictures(
-            [_picture(item, place) for place, item in enumerate(items, 1)], self.about.exif_rotation
+            [_picture(item, place) for place, item in enumerate(items, 1)],
+            self.about.exif_rotation,
+            SERVED_PIXELS,
         )
         image_set = pictures.image_set(self.about.crop_margin)
         with torch.inference_mode():

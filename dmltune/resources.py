@@ -8,6 +8,7 @@ from typing import Literal
 
 from dmltune.errors import UserError
 from dmltune.store import Store
+from dmltune.worker_resources import WorkerResources
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,17 @@ class Resources:
     address: str | None = None
     isolation: Literal["slot", "trial"] = "slot"  # slot: warm workers serve trial after trial
     in_process: bool = False
+    per_worker: WorkerResources = field(default_factory=WorkerResources)
 
     def __post_init__(self) -> None:
         for option, value in (("--workers", self.workers), ("--concurrent", self.concurrent)):
             if value is not None and value < 1:
                 raise UserError(f"{option} must be at least 1; got {value}")
+        if self.workers > 1 and 0 < (self.per_worker.gpus or 0) < 1:
+            raise UserError(
+                f"workers of one trial cannot share a GPU; got --gpus-per-worker {self.per_worker.gpus:g} "
+                f"and --workers {self.workers}. Use --workers 1, or whole GPUs."
+            )
 
 
 @dataclass(frozen=True)

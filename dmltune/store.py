@@ -1,4 +1,4 @@
-"""The folder of all results, `./mlruns` unless the user names another.
+"""The store of all results: the folder `./mlruns` unless the user names another folder or an address.
 
 mlflow.db     runs and metrics (MLflow)          artifacts/    models and reports (MLflow)
 optuna.db     every study (Optuna)               searches/     checkpoints of unfinished searches
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from dmltune.errors import UserError, readable
+from dmltune.private import private_files
+from dmltune.storage.addresses import is_address, normal_address
+from dmltune.storage.store_mirror import mirror_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _UNSAFE = re.compile(r"[%?#\x00-\x1f\x7f]")
@@ -25,14 +29,21 @@ _SQLITE = b"SQLite format 3\x00"
 
 @dataclass(frozen=True)
 class Store:
-    """The folder of all results. $MLFLOW_TRACKING_URI and $DMLTUNE_OPTUNA_STORAGE may name servers."""
+    """The folder of all results. $MLFLOW_TRACKING_URI and $DMLTUNE_OPTUNA_STORAGE may name servers.
+
+    With an `address` (s3://bucket/path) `root` is this machine's copy of it, which `storage` keeps.
+    """
 
     root: Path
+    address: str = ""
 
     @classmethod
     def at(cls, folder: str | os.PathLike[str] | None = None) -> Store:
         """Return the store in `folder`, $DMLTUNE_STORE or ./mlruns; a missing folder is made."""
         named = str(folder or os.environ.get("DMLTUNE_STORE") or "mlruns")
+        if is_address(named):
+            address = normal_address(named)
+            return cls(mirror_of(address).root, address)
         if _UNSAFE.search(named):  # databases are addressed by URL
             raise UserError(
                 f"the store's path must not contain %, ?, # or control characters; got {readable(named)}. "
@@ -40,7 +51,8 @@ class Store:
             )
         try:
             root = Path(named).expanduser().absolute()
-            root.mkdir(parents=True, exist_ok=True)
+            root.parent.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=0o700, exist_ok=True)
         except (OSError, RuntimeError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(
@@ -52,6 +64,49 @@ class Store:
                 f"the store must be writable; got {readable(str(root))}. Choose another with --store."
             )
         return cls(root)
+
+    @property
+    def place(self) -> str:
+        """What the user names the store by."""
+        return self.address or str(self.root)
+
+    @contextlib.contextmanager
+    def owned(self) -> Iterator[None]:
+        """Write to the store in this block. One process at a time owns an address; a folder has no owner."""
+        if not self.address:
+            yield
+            return
+        with mirror_of(self.address).owned():
+            yield
+
+    def bring(self, folder: Path) -> None:
+        """Let the files that an address has below this folder be on this machine."""
+        if self.address:
+            mirror_of(self.address).bring(folder)
+
+    def publish(self) -> None:
+        """Return when everything is at the address. Its owner calls it; `owned` does it at its end."""
+        if self.address:
+            mirror_of(self.address).publish_now()
+
+    def note_writing_workers(self) -> None:
+        """Note that workers write checkpoints to the address, so that those of this machine may be older."""
+        if self.address:
+            mirror_of(self.address).workers_write = True
+
+    def discard(self, path: Path) -> None:
+        """Delete a file or folder, at an address too."""
+        if self.address:
+            mirror_of(self.address).discard(path)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing more can be written to the store, if so."""
+        return mirror_of(self.address).failure if self.address else None
 
     @property
     def tracking_uri(self) -> str:
@@ -84,7 +139,7 @@ class Store:
         """Let one process at a time make or migrate the databases; two at once would collide."""
         path = self.root / ".creating"
         require_regular(path)
-        with FileLock(path, timeout=120, mode=0o600):
+        with FileLock(path, timeout=120, mode=0o600), private_files():
             yield
 
     def require_database(self, name: str) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 from support.disk import never_wait_for_the_disk
 from support.fork_server import ADDRESS, serving
@@ -30,6 +31,9 @@ signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=14
 
 
 never_wait_for_the_disk()
+# A slow moment of the machine is no failure.
+hypothesis.settings.register_profile("tests", hypothesis.settings.default, deadline=None)
+hypothesis.settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait

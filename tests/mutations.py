@@ -163,8 +163,8 @@ MUTATIONS = (
     Mutation(
         "the old centre has no weight (eq. 9)",
         SFT,
-        "/ (1 + is_UB.sum",
-        "/ (is_UB.sum",
+        "/ (1 + is_BB.sum",
+        "/ (is_BB.sum",
         "test_sft.py",
     ),
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
-from curve_table import WORST_REGRET, CurveTable, best_so_far, normalised_regrets
-from public_report import holm, mean_ranks, times_to
+from curve_table import WORST_REGRET, CurveTable, SmoothTable, best_so_far, normalised_regrets
+from public_report import compare, holm, mean_ranks, times_to
 from rival_searches import RIVALS, best_at, make_rival, run
 from scipy import stats
 
@@ -32,6 +33,35 @@ def test_best_so_far_never_falls_and_stays_diverged() -> None:
     scores = np.array([[[1.0, 0.0, 2.0], [3.0, NAN, 4.0]]])
     expected = np.array([[[1.0, 1.0, 2.0], [3.0, NAN, NAN]]])
     np.testing.assert_array_equal(best_so_far(scores), expected)
+
+
+def smooth(width: float) -> SmoothTable:
+    """The line, looked up between its rows."""
+
+    def weights(x_M: Any) -> Any:
+        weight_MK = np.exp(-0.5 * ((np.asarray(x_M)[:, None] - np.arange(40)) / width) ** 2)
+        return weight_MK / weight_MK.sum(axis=1, keepdims=True)
+
+    return SmoothTable.of(table(), lambda values: weights([values["x"]])[0], weights(np.arange(40)), "smooth")
+
+
+def test_a_smooth_lookup_keeps_the_scores_of_its_rows_where_ranks_agree() -> None:
+    narrow, exact = smooth(0.01), table()
+    for x in (1, 7, 30, 39):
+        assert narrow.curve({"x": x}, 0) == exact.curve({"x": x}, 0)
+        assert narrow.regret({"x": x}) == pytest.approx(exact.regret({"x": x}))
+    assert narrow.regret({"x": 0}) == WORST_REGRET
+
+
+def test_a_smooth_lookup_changes_gradually_and_keeps_the_distribution() -> None:
+    wide = smooth(1.5)
+    ends = [wide.curve({"x": x}, 0)[0][-1] for x in np.arange(4, 39.01, 0.1)]
+    assert np.abs(np.diff(ends)).max() < 0.7  # the nearest row would jump by 1
+    assert np.argmax(ends) * 0.1 + 4 == pytest.approx(30, abs=1)
+    rows = [wide.curve({"x": x}, 0)[0][-1] for x in range(40)]
+    finite = [score for score in rows if math.isfinite(score)]
+    recorded = table().score_KRT[1:, 0, -1]
+    assert sorted(finite) == pytest.approx(sorted(recorded)[-len(finite) :], abs=1.01)
 
 
 @pytest.mark.parametrize("name", RIVALS)
@@ -66,3 +96,17 @@ def test_the_time_to_a_quality_is_a_share_of_the_time_that_the_other_needed() ->
     times = times_to(ours, stock)
     assert times["tables"] == {"t": 0.333, "u": None}
     assert times["median_of_its_time"] is None
+
+
+def test_only_searches_that_all_methods_have_are_compared() -> None:
+    low, high = np.full(40, 0.1), np.full(40, 0.9)
+    curves = {
+        "ours": {"t": {0: low, 1: low}, "u": {0: low}},
+        "stock-ray": {"t": {0: high, 2: low}, "u": {0: low, 1: high}},
+    }
+    result = compare(curves, "ours")
+    assert result["searches"] == {"ours": 2, "stock-ray": 2}
+    assert result["regret"]["stock-ray"] == [0.5] * 5
+    by_target = {row["target"]: row["met"] for row in result["targets"]}
+    assert by_target["best mean rank at 25%"]
+    assert not by_target["quality of stock-ray in 1/3 of its time"]  # on u both have it at once

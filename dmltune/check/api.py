@@ -19,6 +19,7 @@ from dmltune.search.state import Watch
 from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
+from dmltune.worker_resources import WorkerResources
 
 __all__ = ["CheckResult", "PreparedCheck", "check", "prepare"]
 
@@ -37,6 +38,7 @@ def check(
     workers: int = 1,
     concurrent: int | None = None,
     address: str | None = None,
+    per_worker: WorkerResources | None = None,
     store: Store | None = None,
     data_root: Path | None = None,
     log: Callable[[str], None] = lambda text: None,
@@ -52,7 +54,7 @@ def check(
     """
     if rerank:
         require_method(rerank)
-    resources = Resources(workers, concurrent, address)
+    resources = Resources(workers, concurrent, address, per_worker=per_worker or WorkerResources())
     locations = Locations(store or Store.at(), data_root)
     tuned = None
     if fair_baseline:

@@ -42,6 +42,7 @@ def tuned_baseline(
         workers=resources.workers,
         concurrent=resources.concurrent,
         address=resources.address,
+        per_worker=resources.per_worker,
         store=locations.store,
         data_root=locations.data_root,
         watch=watch,

@@ -14,18 +14,18 @@ from dmltune.cli.output import output
 from dmltune.cli.parser import Parser
 from dmltune.cli.progress import shown_fetches
 from dmltune.errors import UserError, nearest, readable
+from dmltune.private import private_files
 
 COMMANDS = (
     *("search", "check", "table", "train", "evaluate", "spaces", "methods"),
     *("runs", "best", "report", "compare", "export-config", "importance", "resume", "stop", "rm"),
     *("embed", "index", "query", "export", "serve"),
-    *("data", "weights", "store", "reproduce", "ui", "doctor", "submit", "explain", "completion"),
+    *("data", "weights", "store", "reproduce", "ui", "doctor", "submit", "jobs"),
+    *("explain", "completion"),
 )
 
 
-CANDIDATES = (
-    "--words-of"  # of `completion`, followed by the line up to the cursor: what the shells' scripts ask
-)
+CANDIDATES = "--words-of"  # of `completion`, with the line up to the cursor: what the shells' scripts ask
 
 
 def command(name: str) -> ModuleType:
@@ -46,7 +46,8 @@ def parser_of(name: str) -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 1 failed, 2 wrong input (one line on stderr), 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return boundary.guarded(lambda: _run(given), boundary.verbosity(given))
+    with private_files():
+        return boundary.guarded(lambda: _run(given), boundary.verbosity(given))
 
 
 def _run(arguments: list[str]) -> int:

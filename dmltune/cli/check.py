@@ -17,6 +17,7 @@ from dmltune.cli.parser import (
     override,
 )
 from dmltune.cli.query import add_rerank
+from dmltune.cli.worker_options import worker_resources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +83,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         workers=args.workers,
         concurrent=args.concurrent,
         address=args.address,
+        per_worker=worker_resources(args),
         store=Store.at(args.store),
         data_root=args.data_root,
         log=say,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output, facts_table
+from dmltune.cli.worker_options import worker_resources
 from dmltune.report import formatting
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ def planned_resources(args: argparse.Namespace) -> ResourcePlan:
     from dmltune.train.cluster_address import require_cluster
     from dmltune.train.ray_session import RaySession, ResourcePlan, plan_resources, usable_cores
 
-    resources = Resources(args.workers or 1, args.concurrent, args.address)
+    per_worker = worker_resources(args)
+    resources = Resources(args.workers or 1, args.concurrent, args.address, per_worker=per_worker)
     address = args.address or os.environ.get("RAY_ADDRESS") or None
     require_cluster(address)
     if address is not None:
-        return ResourcePlan(resources.concurrent or 1, resources.workers, 1, torch.cuda.is_available())
+        request = per_worker.request(torch.cuda.is_available())
+        return ResourcePlan(resources.concurrent or 1, resources.workers, 1, "GPU" in request, request)
     here = RaySession(True, "", Path(), usable_cores(), torch.cuda.device_count())
     return plan_resources(here, resources)
 
@@ -77,7 +80,7 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
         "workers": args.workers,
         "concurrent": args.concurrent,
         "isolation": args.isolation,
-        "store": locations.store.root,
+        "store": locations.store.place,
         "data": {
             "name": images.name,
             "path": experiment.data.path,

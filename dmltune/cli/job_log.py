@@ -1,21 +1,21 @@
-"""Follow a Ray job: its log, its exit code, and the commands that come next."""
+"""Follow a Ray job: its log, its result, its exit code, and the commands that come next."""
 
 from __future__ import annotations
 
 import asyncio
-import http.client
-import os
+import json
 import shlex
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from dmltune.cli.boundary import INTERRUPTED
 from dmltune.cli.output import Output
+from dmltune.cluster.driver import MARK
 from dmltune.errors import UserError, printable
 from dmltune.store import without_password
 
@@ -23,40 +23,6 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 PATIENCE_SECONDS = 60.0
-
-
-def connect(address: str) -> JobSubmissionClient:
-    """Return the client of the cluster at `address`; a UserError when none answers."""
-    shown = without_password(address)
-    silent = (
-        f"no Ray cluster answers at {shown}. Start one with "
-        "`ray start --head --dashboard-host=127.0.0.1`, or change --address."
-    )
-    try:
-        if wants_token(address):
-            # Ray reads this when it is imported, and finds the token itself.
-            os.environ.setdefault("RAY_AUTH_MODE", "token")
-    except urllib.error.HTTPError as error:
-        raise UserError(
-            f"the dashboard at {shown} answers with error {error.code}. Look at its log, then try again."
-        ) from None
-    except (OSError, http.client.HTTPException):
-        raise UserError(silent) from None
-    import logging
-
-    from ray.exceptions import AuthenticationError
-    from ray.job_submission import JobSubmissionClient
-
-    logging.disable(logging.INFO)  # Ray's modules set their own levels and log every package they upload
-    try:
-        return JobSubmissionClient(address)
-    except AuthenticationError:
-        raise UserError(
-            f"the cluster at {shown} wants a token: "
-            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the file that holds it."
-        ) from None
-    except (OSError, RuntimeError, ValueError):  # OSError: ConnectionError, and errors of requests
-        raise UserError(silent) from None
 
 
 def start(client: JobSubmissionClient, **job: Any) -> str:
@@ -70,46 +36,142 @@ def start(client: JobSubmissionClient, **job: Any) -> str:
                 why = " ".join(str(error).split())[:300]
                 raise UserError(f"the cluster refused the job: {why}") from None
             time.sleep(1.0)
+        except OSError as error:
+            raise UserError(f"the cluster went away while the job was submitted ({error})") from None
 
 
-def wants_token(address: str) -> bool:
-    """Return whether the dashboard wants a token. OSError when none answers, HTTPError when it fails."""
-    try:
-        with urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=10):
-            return False
-    except urllib.error.HTTPError as error:
-        if error.code >= 500:
-            raise
-        return error.code in (401, 403)
-
-
-def follow(client: JobSubmissionClient, job_id: str, address: str, store: str, name: str, out: Output) -> int:
+def follow(client: JobSubmissionClient, job_id: str, address: str, out: Output) -> int:
     """Copy the log until the job has ended and return its exit code; Ctrl-C does not stop the job."""
-    log, shown = sys.stderr if out.json else out.stream, without_password(address)
-    print(f"job {job_id} on {shown}; its runs go to {store}", file=sys.stderr, flush=True)
+    shown = without_password(address)
+    log = JobLog(sys.stderr if out.json else out.stream)
     try:
         in_background(lambda: asyncio.run(copy_log(client, job_id, log)))
-        info = client.get_job_info(job_id)
+        document = job_document(client.get_job_info(job_id), shown, log.result)
     except KeyboardInterrupt:
+        to = f"{job_id} --address {shlex.quote(shown)}"
         print(
-            f"\nthe job goes on. Its log:  ray job logs {job_id} --address {shown} --follow"
-            f"\nTo stop it:                ray job stop {job_id} --address {shown}",
+            f"\nthe job goes on. Its log:  dmltune jobs logs {to} -f"
+            f"\nTo stop it:                dmltune jobs stop {to}",
             file=sys.stderr,
         )
         return INTERRUPTED
-    succeeded = info.status.value == "SUCCEEDED"
-    code = info.driver_exit_code if info.driver_exit_code is not None else (0 if succeeded else 1)
-    if not succeeded:
-        message = printable(f"job {job_id}: {info.status.value.lower()}. {info.message or ''}".rstrip())
-        print(message, file=sys.stderr)
-    out.document(
-        {"job_id": job_id, "address": shown, "status": info.status.value, "exit_code": code}
-        | {"name": name, "store": store}
-    )
+    return finish(document, out)
+
+
+def finish(document: dict[str, Any], out: Output) -> int:
+    """Show how a job has ended; return its exit code."""
+    message = document.pop("message")
+    if document["status"] != "SUCCEEDED":
+        ended = f"job {document['job_id']}: {document['status'].lower()}. {message}".rstrip()
+        print(printable(ended), file=sys.stderr)
+    metadata = document.pop("metadata")
+    out.document(document)
+    if document["name"]:
+        out.show("", *hints(document["job_id"], metadata, document["address"], result=document["result"]))
+    return int(document["exit_code"])
+
+
+def job_document(info: Any, address: str, result: Any) -> dict[str, Any]:
+    """Return what is known of a job, as JSON has it; `message` and `metadata` are for people."""
+    metadata, status = info.metadata or {}, info.status.value
+    code = info.driver_exit_code
+    if code is None and info.status.is_terminal():
+        code = {"SUCCEEDED": 0, "STOPPED": INTERRUPTED}.get(status, 1)
+    return {
+        "job_id": info.submission_id,
+        "address": address,
+        "status": status,
+        "exit_code": code,
+        "name": metadata.get("dmltune_search"),
+        "store": metadata.get("dmltune_store"),
+        "started": None if not info.start_time else info.start_time / 1000,
+        "ended": None if not info.end_time else info.end_time / 1000,
+        "result": result,
+        "message": info.message or "",
+        "metadata": metadata,
+    }
+
+
+def hints(
+    job_id: str,
+    metadata: Mapping[str, str],
+    address: str,
+    *,
+    result: Mapping[str, Any] | None = None,
+    running: bool = False,
+) -> list[str]:
+    """Return the commands that come next and that work here: the store may be out of reach."""
+    to = f"--address {shlex.quote(address)}"
+    if running:
+        return [
+            "its log, and its end:",
+            f"  dmltune jobs logs {job_id} {to} -f",
+            f"  dmltune jobs stop {job_id} {to}",
+        ]
+    name, store = metadata.get("dmltune_search", ""), metadata.get("dmltune_store", "")
+    tracking, studies = metadata.get("dmltune_tracking"), metadata.get("dmltune_studies")
+    if result is None or result.get("winner") is None or result.get("interrupted"):
+        return ["it continues with", f"  {metadata.get('dmltune_command', '')}"]
+    variables = (("MLFLOW_TRACKING_URI", tracking), ("DMLTUNE_OPTUNA_STORAGE", studies))
+    before = "".join(f"{key}={shlex.quote(value)} " for key, value in variables if value)
     place = f"--store {shlex.quote(store)}"
-    out.show("", "next, where the store can be read:")
-    out.show(f"  dmltune ui {place}", f"  dmltune evaluate {name} --split test {place}")
-    return code
+    lines = []
+    if "://" in store or Path(store).is_dir():
+        lines = [f"  {before}dmltune ui {name} {place}"]
+        lines += [f"  {before}dmltune evaluate {name} --split test {place}"]
+    elif tracking and tracking.startswith("http"):
+        lines = [f"  {before}dmltune ui {name}"]
+    if lines:
+        return ["next:", *lines]
+    return [
+        f"its models and runs are on the cluster, in {store}: dmltune reads them where that folder is seen"
+    ]
+
+
+@dataclass
+class JobLog:
+    """Takes a job's log in pieces: whole lines are shown, the marked result is kept."""
+
+    stream: IO[str]
+    result: Any = None
+    _rest: str = field(default="", init=False)
+
+    def write(self, text: str) -> None:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._show(line + "\n")
+        if self._rest and not MARK.startswith(self._rest[: len(MARK)]):
+            self._show(self._rest)
+            self._rest = ""
+
+    def close(self) -> None:
+        if self._rest:
+            self._show(self._rest)
+            self._rest = ""
+
+    def _show(self, line: str) -> None:
+        if line.startswith(MARK):
+            try:
+                self.result = json.loads(line.removeprefix(MARK))
+            except ValueError:
+                return
+        else:
+            print(printable(line.replace("\t", "    ")), end="", file=self.stream, flush=True)
+
+
+def result_in(log: str) -> Any:
+    """Return the marked result of a whole log, or None."""
+    for line in reversed(log.splitlines()):
+        if line.startswith(MARK):
+            try:
+                return json.loads(line.removeprefix(MARK))
+            except ValueError:
+                return None
+    return None
+
+
+def without_result(log: str) -> str:
+    return "".join(line for line in log.splitlines(keepends=True) if not line.startswith(MARK))
 
 
 def in_background(work: Callable[[], None]) -> None:
@@ -130,7 +192,7 @@ def in_background(work: Callable[[], None]) -> None:
         raise errors[0]
 
 
-async def copy_log(client: JobSubmissionClient, job_id: str, log: object) -> None:
+async def copy_log(client: JobSubmissionClient, job_id: str, log: JobLog) -> None:
     """Copy the log. After a broken connection it starts over, and the part that was shown is skipped."""
     shown, failures_since = 0, None
     while True:
@@ -141,10 +203,11 @@ async def copy_log(client: JobSubmissionClient, job_id: str, log: object) -> Non
                 position += len(text)
                 shown = max(shown, position)
                 failures_since = None
-                print(fresh, end="", file=log, flush=True)  # type: ignore[call-overload]
+                log.write(fresh)
         except (RuntimeError, OSError):
             failures_since = failures_since or time.monotonic()
         if await asyncio.to_thread(ended, client, job_id, failures_since):
+            log.close()
             return
         await asyncio.sleep(1.0)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from dmltune.cli.boundary import output_errors
+from dmltune.cluster.driver import RESULT_FILE
 from dmltune.errors import printable
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ class Output:
         self.stream = stream
 
     def document(self, value: Any) -> None:
-        """Print the one JSON document (no effect in tables)."""
+        """Print the one JSON document (no effect in tables). A cluster job leaves it in a file as well."""
+        if file := os.environ.get(RESULT_FILE):
+            Path(file).write_text(to_json(value), encoding="utf-8")
         if self.json:
             with output_errors():
                 self.stream.write(to_json(value))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dmltune.cli.boundary import output_errors
+from dmltune.cli.worker_options import add_worker_resources, concurrency
 from dmltune.errors import UserError, nearest, readable
 from dmltune.store import validated_name
 
@@ -128,6 +129,11 @@ def places_of(args: argparse.Namespace) -> str:
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value is not None)
 
 
+def folder_or_address(text: str) -> Path | str:
+    """Return an address as it is; as a path it would lose a slash."""
+    return text if "://" in text else Path(text)
+
+
 def whole_number(low: int, high: int) -> Callable[[str], int]:
     """Return a converter for whole numbers from `low` to `high`."""
 
@@ -236,15 +242,22 @@ def add_offline(parser: Parser) -> None:
 
 
 def add_store(parser: Parser) -> None:
-    parser.add_path("--store", "the folder of runs and checkpoints (default: $DMLTUNE_STORE, else ./mlruns)")
+    help = "the folder of runs and checkpoints, or s3://BUCKET/PATH (default: $DMLTUNE_STORE, else ./mlruns)"
+    parser.add_argument("--store", type=folder_or_address, metavar="STORE", help=help)
 
 
 def add_cluster(parser: Parser, what: str) -> None:
     """Add the options that say where a `what` (trial, training) runs, and how many at a time."""
     parser.add_number("--workers", f"processes per {what} (default: 1)", default=1)
-    parser.add_number("--concurrent", f"{what}s at a time (default: by cores, GPUs)")
+    add_concurrent(parser, f"{what}s at a time (default: auto, as many as cores, GPUs or the cluster allow)")
+    add_worker_resources(parser)
     add_address(parser)
     parser.add_flag("--dry-run", "check everything, show the plan, start nothing")
+
+
+def add_concurrent(parser: Parser, help: str) -> None:
+    number = concurrency(whole_number(1, LARGEST))
+    parser.add_argument("--concurrent", type=number, metavar="N|auto", help=help)
 
 
 def overrides_of(args: argparse.Namespace) -> list[str]:

@@ -50,6 +50,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.report.query_page import write_query_page
     from dmltune.serving.index import ImageIndex
     from dmltune.serving.outputs import require_writable
+    from dmltune.serving.pictures import thumbnail
 
     if args.page is not None:
         require_writable(args.page, (".html", ".htm"), args.force, "--page")
@@ -68,7 +69,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     ]
     if args.page is not None:
         about = f"{index.facts.images:,} images, {index.facts.kind} index, model {model.name}"
-        write_query_page(args.page, queries, about, upright=model.description.exif_rotation)
+        upright = model.description.exif_rotation
+        write_query_page(args.page, queries, about, lambda file: thumbnail(file, upright))
     out.document(
         {
             "index": args.index,
@@ -92,7 +94,8 @@ def model_of(index: ImageIndex, name: str | None, store: Path | None) -> LoadedM
 
     chosen = name or index.facts.model
     at: Path | str | None = store
-    if at is None and name is None and os.path.isdir(index.facts.store):
+    # only a store that exists: an index of somebody else must not make one
+    if at is None and name is None and os.path.isfile(os.path.join(index.facts.store, "mlflow.db")):
         at = index.facts.store
     model = load(chosen, store=at)
     index.require(model)

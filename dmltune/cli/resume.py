@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.best import add_search
 from dmltune.cli.output import Output, say
-from dmltune.cli.parser import Parser, add_address, add_format, add_places, duration
+from dmltune.cli.parser import Parser, add_address, add_concurrent, add_format, add_places, duration
+from dmltune.cli.worker_options import add_worker_resources
 
 if TYPE_CHECKING:
     from dmltune.search.stored import StoredSearch
@@ -30,7 +31,8 @@ def add_arguments(parser: Parser) -> None:
         "--cost", type=duration, metavar="8h", help="end after this working time of all processes together"
     )
     parser.add_number("--workers", "processes per trial")
-    parser.add_number("--concurrent", "trials at a time")
+    add_concurrent(parser, "trials at a time; auto: as many as the machine or cluster allows")
+    add_worker_resources(parser)
     parser.add_argument("--isolation", choices=("slot", "trial"), help="warm workers, or new processes")
     add_address(parser, "as before")
     add_places(parser)
@@ -59,5 +61,5 @@ def session_options(args: argparse.Namespace, search: StoredSearch) -> argparse.
     before = search.options or SessionOptions()
     values: dict[str, Any] = {field.name: getattr(before, field.name) for field in fields(before)}
     values["data_root"] = None if before.data_root is None else Path(before.data_root)
-    given = {name: getattr(args, name) for name in values if getattr(args, name) is not None}
+    given = {name: getattr(args, name) for name in values if getattr(args, name) not in (None, [])}
     return argparse.Namespace(**(values | given), start_from=[])  # the study has their points

@@ -31,5 +31,5 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if searches:
         out.show(runs_table(searches))
     else:
-        out.show(f"no searches in {store.root}. Begin one with: dmltune search collage-ccp-gsp --name demo")
+        out.show(f"no searches in {store.place}. Begin one with: dmltune search collage-ccp-gsp --name demo")
     return 0

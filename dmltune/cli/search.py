@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from dmltune.cli.parser import (
     duration,
     places_of,
 )
+from dmltune.cli.submission import JOB_COMMAND
+from dmltune.cli.worker_options import worker_resources
 from dmltune.store import validated_name
 
 if TYPE_CHECKING:
@@ -103,7 +106,10 @@ def show_result(
     trials = sum(row.role not in ("repeat", "cheap") for row in result.rows)
     extend = command_line(args, name=result.name, trials=2 * trials)
     opened = Ledger(store).was_opened(chosen.experiment.data.name)
-    out.show(*summary(result, resume, extend, places_of(args), baseline, test_opened=opened))
+    if (job := os.environ.get(JOB_COMMAND)) is not None:  # whoever submitted it shows what comes next
+        resume = extend = job
+    shown = summary(result, resume, extend, places_of(args), baseline, test_opened=opened, steps=job is None)
+    out.show(*shown)
     notice = warning(result.protocol)
     out.document(result.to_dict() | ({"warning": notice} if notice else {}) | chosen.document())
     if result.reason == "stopped":
@@ -127,6 +133,7 @@ def search_with(args: argparse.Namespace, chosen: ChosenExperiment, store: Store
             workers=args.workers,
             concurrent=args.concurrent,
             isolation=args.isolation,
+            per_worker=worker_resources(args),
             store=store,
             data_root=args.data_root,
             space_name=chosen.space_name,

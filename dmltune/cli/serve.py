@@ -32,6 +32,13 @@ def add_arguments(parser: Parser) -> None:
         metavar="ADDRESS",
         help="to listen on (default: 127.0.0.1, this machine)",
     )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name that requests may have for this server, such as a proxy's",
+    )
     parser.add_number("--max-mb", "megabytes of a request (default: 32)", default=32, bounds=(1, 1000))
     parser.add_number(
         "--max-megapixels", "of an image (default: 50)", default=50, bounds=(1, 178), metavar="N"
@@ -55,7 +62,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             index.require(model)
         warn_untrained(model)
         limits = RequestLimits(args.max_mb * 1_000_000, args.max_megapixels * 1_000_000, args.max_images)
-        app = application(model, index, limits)
+        app = application(model, index, limits, [args.host, socket.gethostname(), *args.allow_host])
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         if host not in ("127.0.0.1", "::1"):
@@ -91,11 +98,10 @@ def serve(app: FastAPI, listening: socket.socket) -> None:
     """Answer requests until Ctrl-C or SIGTERM."""
     import contextlib
 
-    import uvicorn
+    from dmltune.serving.http_guard import server_of
 
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=5, ws="none")
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+        server_of(app).run(sockets=[listening])
 
 
 def require_fastapi() -> None:

@@ -56,6 +56,8 @@ def _moved(store: Store, target: Path | None) -> Store:
 
     if target is None:
         raise UserError("store move needs a folder to move to; see dmltune store --help")
+    if store.address:
+        raise UserError(f"store move is for folders; {store.address} is moved with the tools of its storage")
     target = target.expanduser().absolute()
     if target.exists():
         raise UserError(f"{target} exists. Name a folder that does not, or remove it.")

@@ -1,4 +1,4 @@
-"""`dmltune submit`: the same search on a cluster, as a Ray job.
+"""`dmltune submit`: the same search on a cluster, as a Ray job or as a RayJob of Kubernetes.
 
 The space is resolved here: the cluster gets one flat file and the code of this machine.
 """
@@ -6,147 +6,196 @@ The space is resolved here: the cluster gets one flat file and the code of this 
 from __future__ import annotations
 
 import argparse
-import http.client
-import os
-import shlex
-import sys
+import secrets
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from dmltune.cli.experiment_choice import default_name, space_name
-from dmltune.cli.output import Output
-from dmltune.cli.parser import Parser, add_format, command_line, duration
-from dmltune.errors import UserError, readable
-from dmltune.store import without_password
+from dmltune.cli.output import Output, facts_table, say
+from dmltune.cli.parser import Parser, add_format
+from dmltune.cli.submission import Submission, submission, with_options
+from dmltune.cluster.dashboard import connect, default_address, require_dashboard_address
+from dmltune.errors import UserError
+from dmltune.store import validated_name, without_password
+from dmltune.worker_resources import described
 
 if TYPE_CHECKING:
+    from dmltune.cluster.dashboard import Cluster
     from dmltune.experiment import Job
 
 SUMMARY = "run a job file's search on a Ray cluster, follow its log, return its exit code"
 EXAMPLES = """\
-  dmltune submit jobs/glyphs-ccp.yaml                            Ray on this machine (ray start --head)
-  dmltune submit jobs/cub-ccp.yaml --address http://head:8265 --store /shared/mlruns
+  dmltune submit jobs/glyphs-ccp.yaml                            Ray on this machine
+  dmltune submit jobs/cub-ccp.yaml --address http://head:8265 --store s3://bucket/runs
+  dmltune submit jobs/cub-ccp.yaml --dry-run                     what would be submitted, and whether it fits
+  dmltune submit jobs/cub-ccp.yaml --no-wait                     then: dmltune jobs logs cub-ccp -f
+  dmltune submit jobs/kubernetes.yaml --kuberay -o job.yaml      a RayJob for kubectl apply
 """
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "job", metavar="JOB", help="a YAML file with space, name, trials, time, workers, store, …"
+        "job", metavar="JOB", help="a YAML file with space, name, trials, time, resources, store, …"
+    )
+    add_address(parser)
+    parser.add_argument("--name", type=validated_name, help="of the search (default: the job's)")
+    parser.add_number("--trials", "number of trials in all (default: the job's)")
+    parser.add_argument(
+        "--store", metavar="STORE", help="s3://BUCKET/PATH, or a folder of the head that outlives the job"
     )
     parser.add_argument(
-        "--address",
-        default=os.environ.get("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:8265"),
-        metavar="http://HOST:8265",
-        help="the cluster's dashboard (default: $RAY_API_SERVER_ADDRESS, else this machine's)",
+        "--tracking",
+        metavar="URL",
+        help="MLflow's server, as the cluster reaches it (default: the job's, else $MLFLOW_TRACKING_URI)",
     )
-    parser.add_path("--store", "a folder that the head node can write and that outlives the job")
+    parser.add_argument(
+        "--studies",
+        metavar="URL",
+        help="Optuna's database, also as seen there (default: the job's, else $DMLTUNE_OPTUNA_STORAGE)",
+    )
     parser.add_path("--data-root", "where the images lie on the cluster")
+    parser.add_flag("--dry-run", "check everything, show what would be submitted, upload nothing")
+    parser.add_flag("--no-wait", "return when the job is submitted")
+    parser.add_flag("--kuberay", "write a RayJob for Kubernetes (KubeRay 1.7) instead of submitting")
+    parser.add_path("-o", "with --kuberay: the file to write (default: stdout)", metavar="FILE")
     add_format(parser)
 
 
-def run(args: argparse.Namespace, out: Output) -> int:
-    from dmltune.cli.job_log import connect, follow, start
-    from dmltune.experiment import load_experiment, load_job
+def add_address(parser: Parser) -> None:
+    parser.add_argument(
+        "--address",
+        default=default_address(),
+        metavar="http://HOST:8265",
+        help="the cluster's dashboard (default: $RAY_API_SERVER_ADDRESS, else this machine's)",
+    )
 
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    from dmltune.experiment import load_job
+
+    job = with_options(load_job(args.job), args)
+    if args.kuberay:
+        from dmltune.cli.kuberay import render
+
+        return render(submission(job, args.job, args, kubernetes=True), args, out)
+    if args.o is not None:
+        raise UserError("-o FILE goes with --kuberay, which writes a manifest.")
     require_dashboard_address(args.address)
-    job = load_job(args.job)
-    try:
-        experiment = load_experiment(job.space, job.overrides)
-    except UserError as error:
-        raise UserError(f"{args.job}: {error}") from None
-    store = store_of(job, args)
-    space = space_name(job.space)
-    name = job.name or default_name(space)
+    submitted = submission(job, args.job, args)
+    if args.dry_run:
+        return show_plan(submitted, out)
+    return submit(submitted, args, out)
+
+
+def submit(submitted: Submission, args: argparse.Namespace, out: Output) -> int:
+    from dmltune.cli.job_log import follow, hints, start
+    from dmltune.cluster.dashboard import cluster_of
+
     client = connect(args.address)
+    if (cluster := cluster_of(client)) is not None:
+        problem, notes = judge(submitted.job, cluster)
+        for note in notes:
+            say(note)
+        if problem:
+            raise UserError(problem)
     with tempfile.TemporaryDirectory(prefix="dmltune-job-") as folder:
-        file = write_space(experiment.to_dict(), Path(folder) / f"{space}.yaml")
         job_id = start(
             client,
-            entrypoint=entrypoint(job, python_of(args.address), name, file.name, store, args.data_root),
-            runtime_env=runtime_env(job, Path(folder)),
-            metadata={"dmltune_search": name},
+            submission_id=f"{submitted.name}-{secrets.token_hex(4)}",
+            entrypoint=submitted.entrypoint(),
+            runtime_env=submitted.runtime_env(Path(folder)),
+            metadata=submitted.metadata(),
         )
-    return follow(client, job_id, args.address, store, name, out)
+    shown = without_password(args.address)
+    say(f"job {job_id} on {shown}; its runs go to {submitted.store}")
+    if args.no_wait:
+        out.document({"job_id": job_id, "address": shown, "status": "PENDING", "exit_code": None}
+                     | {"name": submitted.name, "store": submitted.store, "result": None})  # fmt: skip
+        out.show("", *hints(job_id, submitted.metadata(), shown, running=True))
+        return 0
+    return follow(client, job_id, args.address, out)
 
 
-def require_dashboard_address(address: str) -> None:
-    """Raise a UserError unless `address` is http://HOST:PORT and can be put into a request."""
+def judge(job: Job, cluster: Cluster) -> tuple[str, list[str]]:
+    """Return why the job cannot run on this cluster (or nothing), and what is worth knowing."""
+    from dmltune.cluster import fitting
+
+    if problem := fitting.version_problem(cluster):
+        return problem, []
+    notes = [note] if (note := fitting.version_note(cluster)) else []
+    if job.image is not None:
+        notes.append("image is for --kuberay; a running cluster keeps its own")
+    if not (lacking := fitting.shortage(job, cluster)):
+        return "", notes
+    if cluster.grows is False:
+        return f"{lacking} {fitting.remedy(job)}, or add a node.", notes
+    may = "its autoscaler may add nodes" if cluster.grows else "an autoscaler may add nodes, if it has one"
+    return "", [*notes, f"{lacking} {may[0].upper()}{may[1:]}; until then the job waits."]
+
+
+def show_plan(submitted: Submission, out: Output) -> int:
+    """Show what would be submitted; a UserError when it does not fit the cluster."""
+    from dmltune.cluster.dashboard import cluster_of
+    from dmltune.data.files import amount
+
+    cluster, problem, notes = None, "", []
     try:
-        parts = urlsplit(address)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        http.client.HTTPConnection(parts.netloc.rpartition("@")[2])  # the port is a number
-        good = good and len(address) <= 1000 and address.isprintable() and " " not in address
-    except (ValueError, http.client.InvalidURL):
-        good = False
-    if not good:
-        shown = readable(without_password(address))
-        raise UserError(f"--address must be the dashboard's, such as http://head:8265; got {shown}")
-
-
-def store_of(job: Job, args: argparse.Namespace) -> str:
-    """Return an absolute folder as the head node sees it; a relative one is allowed on this machine only."""
-    requested = args.store or job.store
-    if requested is not None and Path(requested).expanduser().is_absolute():
-        return str(Path(requested).expanduser())
-    if not on_this_machine(args.address):
-        raise UserError(
-            f"a job on {without_password(args.address)} needs a store that outlives it, an absolute folder "
-            f"of the head node; got {requested or 'none'}. Use --store /shared/mlruns, or store: in the job."
+        cluster = cluster_of(connect(submitted.address))
+    except UserError as error:
+        notes = [f"not checked against a cluster: {error}"]
+    if cluster is not None:
+        problem, notes = judge(submitted.job, cluster)
+    with tempfile.TemporaryDirectory(prefix="dmltune-job-") as folder:
+        uploads = submitted.uploads(Path(folder))
+    document = plan_document(submitted, cluster, uploads) | {"problem": problem or None, "notes": notes}
+    out.document(document)
+    at_a_time = document["concurrent"]
+    out.show(
+        facts_table(
+            ("job", f"{submitted.source} → {submitted.name} on {without_password(submitted.address)}"),
+            ("command", document["command"]),
+            *((f"  {name}", value) for name, value in document["environment"].items()),
+            ("pip", ", ".join(submitted.job.pip) or "nothing"),
+            ("uploads", ", ".join(f"{what} {amount(size)}" for what, size in uploads) or "nothing"),
+            ("one worker", described(document["per_worker"])),
+            (
+                "trials",
+                f"{'?' if at_a_time is None else at_a_time} at a time × {submitted.job.workers} workers",
+            ),
+            ("retries", f"{submitted.job.retries} of a driver that is lost"),
+            ("store", submitted.store),
         )
-    return str(Path(requested or os.environ.get("DMLTUNE_STORE") or "mlruns").absolute())
+    )
+    for note in notes:
+        say(note)
+    if problem:
+        raise UserError(problem)
+    out.show("", "nothing was uploaded")
+    return 0
 
 
-def on_this_machine(address: str) -> bool:
-    return urlsplit(address).hostname in LOOPBACK
+def plan_document(
+    submitted: Submission, cluster: Cluster | None, uploads: list[tuple[str, int]]
+) -> dict[str, Any]:
+    from dmltune.cluster.fitting import request_of, trials_at_a_time
 
-
-def python_of(address: str) -> str:
-    """Return this interpreter for a cluster on this machine (it may not be activated), else the head's."""
-    return sys.executable if on_this_machine(address) else "python"
-
-
-def write_space(tree: dict[str, Any], path: Path) -> Path:
-    """Write one flat YAML file without `extends`."""
-    from ruamel.yaml import YAML
-
-    writer = YAML(typ="safe", pure=True)
-    writer.default_flow_style = False
-    with path.open("w", encoding="utf-8") as stream:
-        writer.dump(tree, stream)
-    return path
-
-
-def entrypoint(job: Job, python: str, name: str, file: str, store: str, data_root: Path | None) -> str:
-    """Return the command of the job; --address auto is the cluster that it runs in."""
-    from dmltune.cli import parser_of
-
-    args = parser_of("search").parse([file])
-    changes = {
-        "name": name,
-        "trials": job.trials,
-        "time": None if job.time is None else duration(job.time),
+    job = submitted.job
+    request = job.resources.value().request(False) if cluster is None else request_of(job, cluster)
+    return {
+        "name": submitted.name,
+        "space": submitted.space,
+        "address": without_password(submitted.address),
+        "command": submitted.entrypoint(),
+        "environment": submitted.environment(),
+        "pip": list(job.pip),
+        "uploads": [{"what": what, "bytes": size} for what, size in uploads],
+        "per_worker": request,
         "workers": job.workers,
-        "concurrent": job.concurrent,
-        "data_root": data_root or job.data_root,
-        "store": store,
-        "address": "auto",
+        "concurrent": job.concurrent if cluster is None else trials_at_a_time(job, cluster),
+        "retries": job.retries,
+        "store": submitted.store,
+        "cluster": None
+        if cluster is None
+        else {"ray": cluster.ray_version, "python": cluster.python_version}
+        | {"nodes": [dict(node) for node in cluster.nodes], "grows": cluster.grows},
     }
-    command = command_line(args, **changes)
-    return f"{shlex.quote(python)} -m {command}"
-
-
-def runtime_env(job: Job, folder: Path) -> dict[str, Any]:
-    """Return the flat space as working directory, the package as a module, and what the job adds."""
-    import dmltune
-
-    environment = dict(job.runtime_env)
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONUNBUFFERED": "1"}
-    environment["env_vars"] = quiet | environment.get("env_vars", {})
-    environment["working_dir"] = str(folder)
-    if job.ship:
-        package = str(Path(dmltune.__path__[0]))
-        environment["py_modules"] = [package, *environment.get("py_modules", [])]
-    return environment

@@ -18,6 +18,7 @@ from dmltune.cli.parser import (
     overrides_of,
     places_of,
 )
+from dmltune.cli.worker_options import add_worker_resources, worker_resources
 from dmltune.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def add_arguments(parser: Parser) -> None:
     add_places(parser)
     add_name(parser, "space and time")
     parser.add_number("--workers", "processes (default: 1)", default=1)
+    add_worker_resources(parser)
     add_address(parser, "this machine alone; one worker trains here")
     parser.add_argument(
         "--trials",
@@ -130,6 +132,7 @@ def train_with(args: argparse.Namespace, chosen: ChosenExperiment) -> TrialRepor
         store=store,
         data_root=args.data_root,
         address=args.address,
+        per_worker=worker_resources(args),
     ):
         print(line(last, chosen.experiment.objective.metric), file=sys.stderr, flush=True)
     return last

@@ -27,9 +27,13 @@ SUMMARY = "browse and compare runs in MLflow, on this machine only"
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves a dozen processes
+    "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "false",
     "UVICORN_LOG_LEVEL": "warning",
     "PYTHONWARNINGS": "ignore",
 }
+HOSTS_VARIABLE = "MLFLOW_SERVER_ALLOWED_HOSTS"
+# MLflow's own default also allows patterns such as `10.*`, which match names of the Internet: 10.example.com
+HOSTS = "localhost,localhost:*,127.0.0.1,127.0.0.1:*"
 REMOTE = ("http://", "https://")
 EXAMPLES = """\
   dmltune ui                           the latest search of the store
@@ -55,7 +59,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
     store = Store.at(args.store)
     if store.owns_tracking and not (store.root / "mlflow.db").exists():
-        raise UserError(f"no runs in {store.root} yet. Start a search, or choose another --store.")
+        raise UserError(f"no runs in {store.place} yet. Start a search, or choose another --store.")
+    store.bring(store.artifacts)  # MLflow's pages show what is on this machine
     searches = StoredSearches(store)
     _ = (
         searches.tracker.client
@@ -93,10 +98,10 @@ def without_user(address: str) -> str:
 
 def _show(links: UiLinks, store: Store, args: argparse.Namespace, out: Output) -> None:
     remote = store.tracking_uri.startswith(REMOTE)
-    out.document({**vars(links), "store": store.root})
+    out.document({**vars(links), "store": store.place})
     end = "" if remote else "   Ctrl-C ends it"
     out.show(
-        f"{links.address}   runs of {'the tracking server' if remote else store.root}{end}", *links.lines()
+        f"{links.address}   runs of {'the tracking server' if remote else store.place}{end}", *links.lines()
     )
     if not args.no_open and not out.json and _has_browser():
         webbrowser.open(links.first)
@@ -117,7 +122,9 @@ def _serve(port: int, store: Store, ready: Any) -> int:
         [sys.executable, "-m", "mlflow", "ui", *options],
         stdout=sys.stderr.fileno(),
         # the address may hold a password, which arguments would show to every user of the machine
-        env=os.environ | ENVIRONMENT | {"MLFLOW_BACKEND_STORE_URI": store.tracking_uri},
+        env=os.environ
+        | ENVIRONMENT
+        | {"MLFLOW_BACKEND_STORE_URI": store.tracking_uri, HOSTS_VARIABLE: allowed_hosts()},
         start_new_session=True,  # Ctrl-C reaches this process only; end_group ends the server's children
     )
 
@@ -136,6 +143,12 @@ def _serve(port: int, store: Store, ready: Any) -> int:
         return 0
     finally:
         end_group(server)
+
+
+def allowed_hosts() -> str:
+    """Return the hosts that requests may name: this machine, or those of the user's environment but `*`."""
+    own = [host.strip() for host in os.environ.get(HOSTS_VARIABLE, "").split(",")]
+    return ",".join([HOSTS, *(host for host in own if host.strip("*"))])
 
 
 def answers(port: int) -> bool:

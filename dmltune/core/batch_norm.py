@@ -24,7 +24,7 @@ class _Normalise(torch.autograd.Function):
         count = x.numel() // x.shape[1]
         mean_C = x.mean(over)
         squares_C = (x - mean_C.view(shape)).square().sum(over)
-        mine = torch.cat([mean_C, squares_C, mean_C.new_tensor([count])]).unsqueeze(0)
+        mine = torch.cat([mean_C, squares_C, mean_C.new_full((1,), count)]).unsqueeze(0)
         parts_WS = collectives.gather_equal(mine)
         means_WC, squares_WC = parts_WS[:, :-1].chunk(2, dim=1)
         counts_W1 = parts_WS[:, -1:]
@@ -69,7 +69,9 @@ class JointBatchNorm(_BatchNorm):
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
-        momentum = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        momentum = self.momentum
+        if momentum is None:  # a tensor: nothing is read on the host
+            momentum = self.num_batches_tracked.to(mean_C.dtype).reciprocal()
         self.running_mean.lerp_(mean_C, momentum)
         self.running_var.lerp_(var_C * (total / (total - 1).clamp(min=1)), momentum)
 

@@ -8,6 +8,8 @@ own part of the graph. The mean over the ranks is Σ_r ∂L/∂x_r · ∂x_r/∂
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -25,10 +27,17 @@ def rank() -> int:
     return dist.get_rank() if _active() else 0
 
 
-def _device() -> torch.device:
+def device() -> torch.device:
+    """Return where the backend wants the numbers that ranks exchange."""
     if dist.get_backend() == "nccl":
-        return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("cuda", torch.cuda.currentdevice())
     return torch.device("cpu")
+
+
+def set_timeout(seconds: float) -> None:
+    """Set how long a rank waits for the others, from now on."""
+    if world_size() > 1:
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), dist.group.WORLD)
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:
@@ -54,7 +63,7 @@ def broadcast_number(value: float) -> float:
     """Return rank 0's number, exactly, on every rank."""
     if world_size() == 1:
         return value
-    number = torch.tensor([value], dtype=torch.float64, device=_device())
+    number = torch.tensor([value], dtype=torch.float64, device=device())
     dist.broadcast(number, src=0)
     return float(number.item())
 
@@ -74,7 +83,7 @@ def gather(x: Tensor) -> Tensor:
     """Concatenate over the ranks in their order, without gradient; first dimensions may differ."""
     if world_size() == 1:
         return x.detach()
-    sizes = gather_equal(torch.tensor([x.shape[0]], device=_device())).tolist()
+    sizes = gather_equal(torch.tensor([x.shape[0]], device=device())).tolist()
     padded = x.new_zeros((max(sizes), *x.shape[1:]))
     padded[: x.shape[0]] = x.detach()
     return torch.cat([part[:size] for part, size in zip(_parts(padded), sizes, strict=True)])

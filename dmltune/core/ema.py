@@ -35,11 +35,12 @@ class Ema:
             self.average = {name: value.clone() for name, value in weights.items()}
             return
         share = 1 - min(self.decay, step / (step + _FORGETS_THE_START))
-        for name, value in weights.items():
-            if value.is_floating_point():
-                self.average[name].lerp_(value, share)
-            else:
-                self.average[name].copy_(value)
+        moving = [name for name, value in weights.items() if value.is_floating_point()]
+        # one call, and few kernels on a device, for all weights
+        averages, values = ([state[name] for name in moving] for state in (self.average, weights))
+        torch._foreach_lerp_(averages, values, share)
+        for name in weights.keys() - set(moving):
+            self.average[name].copy_(weights[name])
 
     def restore(self, average: dict[str, Tensor]) -> None:
         own = self.embedder.state_dict()

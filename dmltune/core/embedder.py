@@ -32,7 +32,7 @@ class Embedder(nn.Module):
     channels of the backbone. With `frozen_bn` the batch norms keep their running statistics; scale and shift
     still learn. The backbone before the module `frozen_until` ("all": all of it) has no gradient and is in
     inference mode. With `from_maps` set, inputs are results of `at_cut` for images of `side` pixels. With
-    `backbone_bfloat16` set, the backbone computes in bfloat16 in training mode; all behind its map does not.
+    `lowered` set, the backbone computes in this type in training mode; all behind its map does not.
     """
 
     def __init__(
@@ -44,18 +44,21 @@ class Embedder(nn.Module):
         frozen_bn: bool = False,
         frozen_until: str | None = None,
         side: int = SIDE,
+        channels_last: bool = True,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.projection = _projection(backbone, pooling, dim)
         self.pooling = pooling
         self.dim = dim or backbone.channels
-        self.normalise, self.frozen_bn, self.backbone_bfloat16 = normalise, frozen_bn, False
+        self.normalise, self.frozen_bn = normalise, frozen_bn
+        self.lowered: torch.dtype | None = None
         self.cut: Cut | None = split(backbone, frozen_until, side) if frozen_until else None
         self.from_maps = False
         mean, std = torch.tensor([backbone.mean, backbone.std], dtype=torch.float32).view(2, 1, 3, 1, 1)
         self.mean, self.std = nn.Buffer(mean, persistent=False), nn.Buffer(std, persistent=False)
-        self.to(memory_format=torch.channels_last)
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.to(memory_format=self.layout)
         if self.cut is not None:
             self.cut.freeze()
 
@@ -66,7 +69,8 @@ class Embedder(nn.Module):
     def map(self, images_B3HW: Tensor) -> Tensor:
         """Return the local features to pool, (B, in_channels of the pooling, h, w)."""
         device = images_B3HW.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.backbone_bfloat16 and self.training):
+        lowered = self.lowered if self.training else None
+        with torch.autocast(device, lowered or torch.bfloat16, enabled=lowered is not None):
             if self.from_maps:
                 assert self.cut is not None
                 features = self.cut.rest(images_B3HW.to(self.mean.dtype))
@@ -108,7 +112,7 @@ class Embedder(nn.Module):
             buffer.copy_(buffer.new_tensor(values).view(1, 3, 1, 1))
 
     def _standardised(self, images_B3HW: Tensor) -> Tensor:
-        pixels = images_B3HW.to(dtype=self.mean.dtype, memory_format=torch.channels_last)
+        pixels = images_B3HW.to(dtype=self.mean.dtype, memory_format=self.layout)
         if images_B3HW.is_floating_point():
             return (pixels - self.mean) / self.std
         return pixels.div_(255).sub_(self.mean).div_(self.std)  # a new tensor already: in place

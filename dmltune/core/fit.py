@@ -13,19 +13,19 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dmltune.core import collectives, optimizers, precision
+from dmltune.core import collectives, precision
 from dmltune.core.batch_source import BatchSource
 from dmltune.core.example_neighbours import example_neighbours
 from dmltune.core.geometry import covering_radius
 from dmltune.core.objective import distribute
 from dmltune.core.retrieval import retrieval_metrics
 from dmltune.core.run import MEASURES, Diverged, Options, Progress, Run, Schedule
+from dmltune.core.step import check_finite, training_step
 
 __all__ = ["MEASURES", "BatchSource", "Diverged", "Options", "Progress", "Run", "Schedule", "fit"]
 
 _POLL_SECONDS = 0.005
 """Several ranks exchange the request to stop at most about this often; short steps stay short."""
-_LOOK_EVERY = 16  # steps between two readings of the loss on an accelerator; each one waits for the device
 
 
 def fit(
@@ -51,7 +51,9 @@ def fit(
         yield _validate(run, untrained)
     elif run.reason():
         yield _finish(run, run.reason())
-    run.objective.embedder.backbone_bfloat16 = run.precision == "bfloat16"
+    run.objective.embedder.lowered = precision.LOWERED.get(run.precision)
+    if run.options.compile:
+        run.objective.compile_parts()
     while not run.reason():
         if stop.requested():
             yield _finish(run, "stopped")
@@ -59,20 +61,8 @@ def fit(
         begin = time.perf_counter()
         model.train()
         images, labels = (part.to(run.device, non_blocking=True) for part in run.feed.batch(run.step))
-        loss: Tensor = model(images, labels)
         validate = (run.step + 1) % run.schedule.validate_every == 0 or run.step + 1 >= run.schedule.max_steps
-        if validate or run.device.type == "cpu" or run.step % _LOOK_EVERY == 0:
-            _check_finite(run, float(loss.detach()), "loss")
-        run.set_rates()
-        run.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        if run.step < run.options.warmup_new_layers:
-            run.objective.embedder.backbone.zero_grad()  # neither weights nor moments change
-        if run.options.clip_norm is not None:
-            optimizers.clip_gradients(run.optimizer, run.options.clip_norm)
-        run.optimizer.step()
-        run.ema.update(run.step)
-        run.count_step(loss.detach(), len(images) * collectives.world_size())
+        training_step(run, model, images, labels, look=validate)
         stop.step_seconds = time.perf_counter() - begin
         run.seconds += stop.step_seconds
         run.interval_seconds += stop.step_seconds
@@ -129,7 +119,7 @@ def _finish(run: Run, reason: str) -> Progress:
 
 def _measure(run: Run, emb_ND: Tensor, labels_N: Tensor, places_N: Tensor | None = None) -> dict[str, float]:
     """Measure points (of the images at these places) on rank 0, so that all ranks hold the same numbers."""
-    _check_finite(run, float(emb_ND.sum()), "embedding")
+    check_finite(run, float(emb_ND.sum()), "embedding")
     values = dict.fromkeys(MEASURES, 0.0)
     if collectives.rank() == 0:
         metrics = retrieval_metrics(*_sides(run, emb_ND, labels_N, places_N))
@@ -155,7 +145,7 @@ def _embed_validation(run: Run, places_N: Tensor | None = None) -> tuple[Tensor,
     emb, labels = [_no_points(run)], [torch.zeros(0, dtype=torch.long, device=run.device)]
     for images, labels_B in run.feed.validation(places_N):
         emb.append(embedder(images.to(run.device, non_blocking=True)))
-        labels.append(labels_B.to(run.device))
+        labels.append(labels_B.to(run.device, non_blocking=True))
     emb_ND, labels_N = torch.cat(emb), torch.cat(labels)
     place_N = torch.arange(len(labels_N), device=run.device) * collectives.world_size() + collectives.rank()
     order_N = collectives.gather(place_N).argsort()
@@ -183,11 +173,11 @@ def _pool(
     emb, labels, slots = [_no_points(run, size)], [no_index], [no_index]
     for images, labels_B, slot_B in run.feed.pool(per_class, run.pools_drawn):
         emb.append(embed(images.to(run.device, non_blocking=True)))
-        labels.append(labels_B.to(run.device))
-        slots.append(slot_B.to(run.device))
+        labels.append(labels_B.to(run.device, non_blocking=True))
+        slots.append(slot_B.to(run.device, non_blocking=True))
     run.pools_drawn += 1
     points_ND, label_N, slot_N = (collectives.gather(torch.cat(parts)) for parts in (emb, labels, slots))
-    _check_finite(run, float(points_ND.sum()), "embedding")
+    check_finite(run, float(points_ND.sum()), "embedding")
     emb_CbD = points_ND.new_zeros((run.feed.num_classes, per_class, points_ND.shape[1]))
     valid_Cb = torch.zeros(emb_CbD.shape[:2], dtype=torch.bool, device=run.device)
     emb_CbD[label_N, slot_N] = points_ND
@@ -199,11 +189,6 @@ def _no_points(run: Run, size: int | None = None) -> Tensor:
     """Return no points: a rank without images takes part in the gathering too."""
     weight = run.objective.embedder.projection.weight
     return weight.new_zeros((0, size or run.objective.embedder.dim))
-
-
-def _check_finite(run: Run, value: float, what: str) -> None:
-    if not math.isfinite(value):
-        raise Diverged(run.step, what)
 
 
 class _Stop:

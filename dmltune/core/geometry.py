@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmltune.core.fixed_shapes import fixed_shapes
 from dmltune.core.plain_graph import plain_graph
 
 _CANCELLED = 1e-2  # squared distances below this share of the squared norms lost digits: they are recomputed
+_ZERO = 1e-14  # share of the squared norms below which a float64 square is 0
 _BLOCK = 1 << 22  # numbers held at once when single entries are computed again
 
 
@@ -26,7 +28,7 @@ def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tens
     x_BD, y_RD = at_least_float32(x_BD), at_least_float32(y_RD)
     if plain_graph():
         return _plain_distance(x_BD, y_RD, squared)
-    distance_BR: Tensor = _Distance.apply(x_BD, y_RD, squared)
+    distance_BR: Tensor = (_WideDistance if fixed_shapes(x_BD) else _Distance).apply(x_BD, y_RD, squared)
     return distance_BR
 
 
@@ -80,6 +82,42 @@ class _Distance(torch.autograd.Function):
         return grad_x_BD, grad_y_RD, None
 
 
+class _WideDistance(torch.autograd.Function):
+    """The same from float64 products, where the entries that float32 spoils cannot be picked out.
+
+    Squares below 1e-14 of the squared norms are 0: the distance is within the rounding of float32 points.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_BD: Tensor, y_RD: Tensor, squared: bool) -> Tensor:
+        x, y = _wide(x_BD), _wide(y_RD)
+        centre = y.mean(-2, keepdim=True) if y.shape[-2] else 0
+        x, y = x - centre, y - centre
+        norms_BR = x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1).unsqueeze(-2)
+        square_BR = torch.sub(norms_BR, x @ y.mT, alpha=2)
+        # with this test a square that is not a number stays one
+        square_BR = square_BR.masked_fill_(square_BR < _ZERO * norms_BR, 0)
+        value_BR = (square_BR if squared else square_BR.sqrt_()).to(x_BD.dtype)
+        ctx.squared = squared
+        ctx.save_for_backward(x_BD, y_RD, value_BR)
+        return value_BR
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        x_BD, y_RD, value_BR = ctx.saved_tensors
+        slope_BR = 2 * gradients[0] if ctx.squared else gradients[0] / value_BR
+        # a subgradient: the norm has no gradient at 0
+        weight_BR = _wide(torch.where(value_BR == 0, 0, slope_BR))
+        x, y = _wide(x_BD), _wide(y_RD)
+        grad_x = weight_BR.sum(-1, keepdim=True) * x - weight_BR @ y
+        grad_y = weight_BR.sum(-2).unsqueeze(-1) * y - weight_BR.mT @ x
+        return grad_x.to(x_BD.dtype), grad_y.to(y_RD.dtype), None
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.device.type == "mps" else x.double()  # which has no float64
+
+
 def lip(x: Tensor) -> Tensor:
     """x / max(1, ‖x‖) over the last dimension (§3.2.4); Lipschitz continuous, finite for any finite x."""
     x = at_least_float32(x)
@@ -95,12 +133,30 @@ def l2_normalise(x: Tensor) -> Tensor:
 
 
 def pair_masks(labels_B: Tensor, ref_labels_R: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return (positive_BR, negative_BR): same and other label, without pairs of a sample with itself."""
-    if ref_labels_R is not None:
-        same_BR = labels_B.unsqueeze(1) == ref_labels_R
-        return same_BR, ~same_BR
-    same_BB = labels_B.unsqueeze(1) == labels_B
-    return same_BB & ~torch.eye(len(labels_B), dtype=torch.bool, device=labels_B.device), ~same_BB
+    """Return (positive_BR, negative_BR): same and other label, without pairs of a sample with itself.
+
+    A point with a label below 0 takes no part: its pairs are neither.
+    """
+    other_R = labels_B if ref_labels_R is None else ref_labels_R
+    same_BR = labels_B.unsqueeze(1) == other_R
+    different_BR = ~same_BR
+    if any_left_out(labels_B) or any_left_out(other_R):
+        part_BR = (labels_B >= 0).unsqueeze(1) & (other_R >= 0)
+        same_BR, different_BR = same_BR & part_BR, different_BR & part_BR
+    if ref_labels_R is None:
+        same_BB = same_BR
+        same_BR = same_BB & ~torch.eye(len(labels_B), dtype=torch.bool, device=labels_B.device)
+    return same_BR, different_BR
+
+
+def any_left_out(labels_B: Tensor) -> bool:
+    """Return whether points may take no part: those with a label below 0; True where only masks may tell."""
+    return fixed_shapes(labels_B) or bool((labels_B < 0).any())
+
+
+def taking_part(labels_B: Tensor) -> Tensor:
+    """Return the number of points that take part, at least 1 for use as a divisor."""
+    return (labels_B >= 0).sum().clamp(min=1)
 
 
 @torch.no_grad()

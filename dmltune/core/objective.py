@@ -5,6 +5,9 @@ B samples of this rank, of all ranks once they are joined; D dimensions, M pseud
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -39,6 +42,18 @@ class Objective(nn.Module):
         self.references = references
         self.transform = transform
         self.zero_shot = zero_shot
+        self._compiled: Callable[..., tuple[Tensor, Tensor | None]] | None = None
+
+    def compile_parts(self, **options: Any) -> None:
+        """Let torch compile what a training step computes; state and inference stay as they are.
+
+        These are the map and its pooling, the loss and the zero-shot loss. Between them the ranks communicate
+        and the references count. Losses and poolings that cannot be one graph are compiled in parts.
+        """
+        self._compiled = torch.compile(self.embedder.pooled, **options)
+        for part in (self.loss, self.zero_shot):
+            if part is not None:
+                part.compile(**options)
 
     def forward(self, images_B3HW: Tensor, labels_B: Tensor) -> Tensor:
         raw_BD, attributes_BM = self._joined(images_B3HW)
@@ -63,7 +78,8 @@ class Objective(nn.Module):
 
     def _joined(self, images_B3HW: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return pooled points and attributes of all ranks, gathered in one message."""
-        raw_BD, attributes_BM = self.embedder.pooled(images_B3HW, attributes=self.zero_shot is not None)
+        pooled = self._compiled or self.embedder.pooled
+        raw_BD, attributes_BM = pooled(images_B3HW, attributes=self.zero_shot is not None)
         if attributes_BM is None:
             return collectives.gather_with_gradient(raw_BD), None
         both = collectives.gather_with_gradient(torch.cat([raw_BD, attributes_BM.to(raw_BD.dtype)], dim=1))
@@ -73,6 +89,9 @@ class Objective(nn.Module):
         """Return v·J(X_gen, Y_gen) with the generated points as the whole batch; update the centres."""
         unit_BD = l2_normalise(raw_BD)
         generated_GD, labels_G = transform.generate(raw_BD, unit_BD, labels_B)
+        if not getattr(self.loss, "skips_negative_labels", False):
+            taken_G = labels_G >= 0
+            generated_GD, labels_G = generated_GD[taken_G], labels_G[taken_G]
         value = raw_BD.new_zeros(())
         if len(labels_G):
             value = transform.weight * self.loss(generated_GD, labels_G)

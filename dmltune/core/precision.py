@@ -1,7 +1,9 @@
-"""Type in which the backbone computes while it trains: float32, bfloat16, or the faster of both.
+"""Type in which the backbone computes while it trains: float32, bfloat16, float16, or the faster of two.
 
 Weights, gradients and everything behind the feature map (projection, pooling, loss) stay float32. Inference
-does too: models are validated as they are served. float64 is never lowered.
+does too: models are validated as they are served. float64 is never lowered. float16 has few exponents: its
+gradients are scaled, by a factor that falls when they overflow and rises again (`Run.scaler`). "auto" chooses
+between float32 and bfloat16.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from torch import Tensor
 from dmltune.core import collectives
 from dmltune.core.embedder import Embedder
 
+LOWERED = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 GAIN = 0.05  # bfloat16 has to save this share of the time; otherwise float32 is used
 _ROUNDS = 3
 _IMAGES = 8  # images of a batch that are timed on a CPU; an accelerator gets the whole batch
@@ -36,7 +39,7 @@ def measured(embedder: Embedder, images_B3HW: Tensor) -> dict[str, float]:
         probe = copy.deepcopy(embedder).train()
         for number in range(1 + _ROUNDS):
             for name in seconds:
-                probe.backbone_bfloat16 = name == "bfloat16"
+                probe.lowered = LOWERED.get(name)
                 begin = _now(device)
                 torch.autograd.backward(probe.map(images_B3HW).sum())
                 if number:  # the first round allocates and compiles

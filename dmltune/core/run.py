@@ -16,7 +16,7 @@ from dmltune.core.objective import Objective
 from dmltune.core.plateau import Plateau
 from dmltune.errors import UserError, nearest
 
-PRECISIONS = ("float32", "bfloat16", "auto")
+PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 MEASURES = ("map_at_r", "precision_at_1", "covering_radius")  # the figures of every validation
 
 
@@ -77,13 +77,15 @@ class Options:
     clip_norm: upper bound of the length of the gradient of everything that learns, as one vector.
     warmup_new_layers: the backbone does not learn for this many steps (its batch norms follow the statistics
     unless frozen). ema: decay of the average of the weights that is validated and stored (0: none).
-    precision: type that the backbone computes in while it trains.
+    precision: type that the backbone computes in while it trains. compile: whether torch compiles what a
+    training step computes.
     """
 
     clip_norm: float | None = None
     warmup_new_layers: int = 0
     ema: float = 0.0
     precision: str = "float32"
+    compile: bool = False
 
     def __post_init__(self) -> None:
         if self.clip_norm is not None and not self.clip_norm > 0:
@@ -128,6 +130,9 @@ class Run:
         self.plateau = Plateau(schedule.plateau)
         self._rates = [float(group["lr"]) for group in optimizer.param_groups]
         self.device = next(objective.embedder.parameters()).device
+        if self.options.precision == "float16" and self.device.type == "cpu":
+            raise UserError("precision float16 needs a GPU; got a CPU. Use bfloat16, auto or float32.")
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.options.precision == "float16")
         self.started = False
         self.step = 0
         self.best_score = self.sign * -torch.inf
@@ -243,6 +248,7 @@ class Run:
         meta["best_score"] = self.best_score if self.best_weights else None
         meta["loss_since"] = float(self._loss_since)
         meta["plateau"] = self.plateau.state()
+        meta["scaler"] = self.scaler.state_dict()
         meta["optimizer"] = {"groups": packed["param_groups"], "numbers": numbers}
         return _copy(tensors), meta
 
@@ -259,6 +265,8 @@ class Run:
             self.best_score = meta["best_score"]
         self._loss_since.fill_(meta["loss_since"])
         self.plateau.restore(meta.get("plateau", [0, 0]))  # a checkpoint of an older version has none
+        if self.scaler.is_enabled() and meta.get("scaler"):
+            self.scaler.load_state_dict(meta["scaler"])
         torch.set_rng_state(tensors["generator.cpu"].cpu())
         if self.device.type == "cuda" and "generator.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["generator.cuda"].cpu(), self.device)

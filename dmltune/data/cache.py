@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from dmltune.data.files import locked
 from dmltune.errors import UserError
+from dmltune.private import shared_files, users_umask
 
 T = TypeVar("T")
 
@@ -81,7 +82,8 @@ def cached(
     folder = root / entry
     try:
         if (content := _read(folder, read)) is None:
-            folder.parent.mkdir(parents=True, exist_ok=True)
+            with shared_files():
+                folder.parent.mkdir(parents=True, exist_ok=True)
             # The lock only saves work: without locks the rename still keeps an entry complete.
             with locked(folder.parent / f".{folder.name}.lock", f"building {folder.name}") as exclusive:
                 if (content := _read(folder, read)) is None:  # not built by another process meanwhile
@@ -182,12 +184,14 @@ atexit.register(_release_memory)
 def _build(folder: Path, build: Callable[[Path], None]) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}~", dir=folder.parent))
     try:
-        build(temporary)
+        with shared_files():
+            build(temporary)
         for file in temporary.iterdir():
             with file.open("rb") as stream:
                 os.fsync(stream.fileno())
         shutil.rmtree(folder, ignore_errors=True)  # a damaged one
-        temporary.chmod(0o755)  # mkdtemp's 0700 would keep the entry from other users of a shared cache
+        # mkdtemp's 0700 would keep the entry from other users of a shared cache
+        temporary.chmod(0o777 & ~users_umask())
         temporary.rename(folder)
     except OSError as error:
         if error.filename is None:  # a full disk has no file name

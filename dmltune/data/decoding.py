@@ -16,10 +16,13 @@ from PIL import Image, UnidentifiedImageError
 from dmltune.data.files import open_regular
 from dmltune.data.images import Pixels, from_pil
 
+# Pillow knows forty formats, one of which (EPS) it hands to the interpreter of a programming language.
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP", "PPM")
 MAX_PIXELS = 178_956_970  # Pillow refuses more: half a gigabyte of RGB from a header of a few bytes
+SERVED_PIXELS = 50_000_000  # of an image that somebody sends
 DAMAGED = (  # what Pillow's plugins raise for bytes that make no sense
     *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError),
-    *(struct.error, zlib.error, Image.DecompressionBombError),
+    *(NotImplementedError, MemoryError, struct.error, zlib.error, Image.DecompressionBombError),
 )
 
 # An unreadable image is reported in one line; a warning about a readable one helps no user.
@@ -51,7 +54,7 @@ def opened(stream: IO[bytes], most_pixels: int = MAX_PIXELS) -> Iterator[Image.I
     What Pillow raises in the block becomes an UnreadableImageError.
     """
     try:
-        with Image.open(stream) as image:
+        with Image.open(stream, formats=FORMATS) as image:
             if image.width * image.height > most_pixels:
                 raise Image.DecompressionBombError(f"it claims more than {most_pixels:,} pixels")
             yield image
@@ -64,6 +67,9 @@ def rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
         grey_HW = np.asarray(image).astype(np.uint16) >> 8
         return Image.fromarray(grey_HW.astype(np.uint8)).convert("RGB")
+    if image.mode == "RGB":
+        image.load()  # `convert` would copy it: a gigabyte of a large one
+        return image
     return image.convert("RGB")
 
 

@@ -119,14 +119,14 @@ class MapFeed(ImageFeed):
             places = mine_N[positions]
             images_B = self._validation_N[places]
             maps = self._maps.read(images_B, np.zeros_like(images_B))
-            yield maps, torch.from_numpy(self._validation_labels_N[places])
+            yield self._placed(maps, torch.from_numpy(self._validation_labels_N[places]))
 
     def _augmented(self, chosen_B: Ints, u_BK: augmentations.Uniform) -> Batch:
         views_B = np.zeros_like(chosen_B)
         if self._maps.views:
             views_B = 1 + (u_BK[:, 0] * self._maps.views).astype(np.int64)
         maps = self._maps.read(self._train_N[chosen_B], views_B)
-        return maps, torch.from_numpy(self._labels_N[chosen_B])
+        return self._placed(maps, torch.from_numpy(self._labels_N[chosen_B]))
 
 
 def _compute(imageset: ImageSet, views: Views, prefix: Callable[[Tensor], Tensor], folder: Path) -> None:

@@ -39,7 +39,8 @@ class ImageFeed:
 
     A resume needs no state, and all ranks together get exactly the images of a single process. Background
     `threads` prepare the next `prefetch` batches. `cache` is a mode of `packed.at_size`. `monitored` is the
-    least number of images to measure between validations, all of them without it.
+    least number of images to measure between validations, all of them without it. With `pinned`, batches are
+    in page-locked memory, from which copies to a GPU do not hold the host up.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class ImageFeed:
         categories: int | None = None,
         cache: str | None = None,
         monitored: int | None = None,
+        pinned: bool = False,
     ) -> None:
         if batch_size % world:
             raise UserError(
@@ -76,7 +78,7 @@ class ImageFeed:
         category_N = None if train.category_N is None else train.category_N[split.train_N]
         self._sampler = sampler(self._labels_N, batch_size, samples_per_class, seed, category_N, categories)
         self._images = at_size(train, size, cache)
-        self._prefetch = prefetch
+        self._prefetch, self._pinned = prefetch, pinned
         self._thread = ThreadPoolExecutor(threads, thread_name_prefix="feed") if prefetch else None
         self._pending: dict[int, Future[Batch]] = {}
 
@@ -109,6 +111,7 @@ class ImageFeed:
         mine_N = self._my_places(places_N)
         labels_N = self._validation_labels_N[mine_N]
         mine = evaluation_batches(self._images, self._validation_N[mine_N], self.size, labels_N)
+        mine = (self._placed(*batch) for batch in mine)
         return mine if self._thread is None else _ahead(mine, self._thread)
 
     def validation_pictures(self, places: Sequence[int], side: int) -> list[Pixels]:
@@ -155,7 +158,12 @@ class ImageFeed:
     def _augmented(self, chosen_B: Ints, u_BK: augmentations.Uniform) -> Batch:
         images = self._images.read(self._train_N[chosen_B])
         pixels_BHWC = self._augmentation.apply(images, self.size, self._images.margin, u_BK)
-        return augmentations.to_tensor(pixels_BHWC), torch.from_numpy(self._labels_N[chosen_B])
+        images, labels = augmentations.to_tensor(pixels_BHWC), torch.from_numpy(self._labels_N[chosen_B])
+        return self._placed(images, labels)
+
+    def _placed(self, images: Tensor, labels: Tensor) -> Batch:
+        """Return a batch in the memory that it is sent from; called in the thread that prepares it."""
+        return (images.pin_memory(), labels.pin_memory()) if self._pinned else (images, labels)
 
     def _choose(self, per_class: int, round: int) -> tuple[Ints, Ints]:
         """Return up to `per_class` random training images of each class, and their slots."""

@@ -67,6 +67,17 @@ def at_size(imageset: ImageSet, size: int, mode: str | None = None) -> ImageSet:
     )
 
 
+def packed_here(imageset: ImageSet, side: int) -> ImageSet:
+    """Return the packed images where the cache folder has them, else the set; nothing is packed."""
+    folder = cache_folder() / _entry(imageset, side)
+    if not imageset.key or not folder.is_dir():
+        return imageset
+    try:
+        return _open(imageset, folder)
+    except (OSError, ValueError):  # damaged, or removed meanwhile
+        return imageset
+
+
 class Packing(NamedTuple):
     """What packing a set takes, estimated from a sample."""
 

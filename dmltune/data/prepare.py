@@ -21,6 +21,7 @@ from dmltune.data.files import user_errors, workspace
 from dmltune.data.images import ImageSet, Part
 from dmltune.data.obtain import RELEASES, Pieces, Progress, by_hand, fetchable, fetched, given, step
 from dmltune.errors import UserError
+from dmltune.private import shared_files
 
 DEEPEST = 3  # folders around a data set in an archive
 
@@ -43,7 +44,7 @@ def prepare(
     source = getattr(importlib.import_module(f"{catalog.__name__}.{name}"), "SOURCE", None)
     if not isinstance(source, Source):
         return replace(_counted(name, root), notes=("nothing to fetch or unpack: it comes with dmltune",))
-    with user_errors(f"{root} cannot be prepared"):
+    with user_errors(f"{root} cannot be prepared"), shared_files():
         if existing := _existing(name, source, root):
             return existing
         pieces = None if archive is None else given(name, archive, progress)

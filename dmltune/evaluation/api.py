@@ -98,7 +98,7 @@ def measured(
 
     `scores` gets those of every query: of the model by its trial, and of raw pixels.
     """
-    with torch_threads(threads_of(usable_cores())):
+    with locations.store.owned(), torch_threads(threads_of(usable_cores())):
         if chosen == "test":
             images, indices = _test_images(model, locations, kind)
         else:

@@ -38,7 +38,8 @@ class Experiment(sections.Section):
     patience: Count | None = None
     monitor: sections.MonitorSettings = sections.MonitorSettings()
     fold: int = Field(default=0, ge=0)
-    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    precision: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    device: sections.DeviceSettings = sections.DeviceSettings()
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
     search: dict[str, dict[str, Any] | list[dict[str, Any]]] = {}
     require: list[str] = []

@@ -117,7 +117,7 @@ def headline(state: SearchState) -> Text:
     parts = [f"{len(ended) - cheap} of {state.trials_planned} trials{f' and {cheap} cheap' if cheap else ''}"]
     if (best := state.best_row("reference", "search")) is not None:
         parts.append(f"best {formatting.percent(best.best)} % (trial {best.number})")
-    duration = formatting.clock(time.time() - state.started)
+    duration = formatting.clock(time.monotonic() - state.started)
     left = state.seconds_left()
     parts.append(duration if left is None else f"{duration}, about {formatting.clock(left)} left")
     text = f"{state.name} · {state.space_name}\n{'   '.join(parts)}"

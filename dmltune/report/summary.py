@@ -38,12 +38,14 @@ def summary(
     baseline: Mapping[str, Any] = NOTHING,
     *,
     test_opened: bool,
+    steps: bool = True,
 ) -> list[RenderableType]:
     """Return the lines and the table that `dmltune search` ends with.
 
     `resume` is the command that continues this search, `extend` the one with more trials, and `places` are
     their options for data and store. `baseline` holds what the baseline sets, by dotted key: its trial has no
     values of its own. `test_opened` says whether the test ledger has an opening of these test classes.
+    Without `steps` the next commands are left out.
     """
     rows = sorted(result.rows, key=lambda record: record.number)
     title = f"{result.name} · {result.space_name}   {len(rows)} trials: {formatting.counts(rows)}"
@@ -61,7 +63,7 @@ def summary(
     if failed := {f"trial {row.number}": row.reason for row in rows if row.state == "failed"}:
         parts += ["", *failure_lines(failed, "`dmltune ui` shows their reasons")]
     parts += ["", line(f"runs and checkpoints: {nearby(result.store)}"), ""]
-    return [*parts, *next_commands(result, resume, extend, places)]
+    return [*parts, *(next_commands(result, resume, extend, places) if steps else [])]
 
 
 def side_by_side(result: SearchResult, baseline: Mapping[str, Any]) -> Table:
@@ -193,8 +195,10 @@ def next_commands(result: SearchResult, resume: str, extend: str, places: str) -
     return lines
 
 
-def store_option(store: Path) -> str:
-    """Return ` --store FOLDER`, or nothing for the default store."""
+def store_option(store: Path | str) -> str:
+    """Return ` --store STORE`, or nothing for the default store."""
+    if isinstance(store, str):  # an address
+        return "" if store == os.environ.get("DMLTUNE_STORE") else f" --store {shlex.quote(store)}"
     usual = Path(os.environ.get("DMLTUNE_STORE") or "mlruns").expanduser().absolute()
     return "" if store == usual else f" --store {shlex.quote(nearby(store))}"
 
@@ -203,8 +207,10 @@ def minus(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left - right
 
 
-def nearby(path: Path) -> str:
-    """Return a relative path for what lies below the current folder."""
+def nearby(path: Path | str) -> str:
+    """Return a relative path for what lies below the current folder; an address stays as it is."""
+    if isinstance(path, str):
+        return path
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except (ValueError, FileNotFoundError):  # the second: the current folder was removed

@@ -101,6 +101,7 @@ class Trainings:
         self, cells: Mapping[str, Experiment], test: bool = False, keep_weights: bool = False
     ) -> dict[str, CellResult]:
         """Train the cells without a result; return those that are done in the order of `cells`."""
+        self.locations.store.bring(self.folder)
         left = {validated_name(key): each for key, each in cells.items() if self._stored(key) is None}
         if left:
             self.log(f"{len(left)} of {len(cells)} trainings to do")
@@ -178,7 +179,9 @@ class Trainings:
 
     def _workers(self) -> TrainingPool:
         if self._pool is None:
-            self._pool = self._stack.enter_context(training_pool(self.resources, self.log))
+            self._pool = self._stack.enter_context(
+                training_pool(self.resources, self.locations.store, self.log)
+            )
         return self._pool
 
 

@@ -44,15 +44,16 @@ def log_expected_improvement(process: GaussianProcess, x_MD: Floats, best: float
 
 
 def log_expected_improvement_with_gradient(
-    process: GaussianProcess, x_D: Floats, best: float
-) -> tuple[float, Floats]:
-    """Return log EI at a point and its gradient: (Φ ∇μ + φ ∇σ) / (σ h)."""
-    mean, sd, mean_slope_D, sd_slope_D = process.predict_with_gradient(x_D)
-    z = (mean - best) / sd
-    log_height = float(log_h(np.array(z)))
-    by_mean = math.exp(float(log_ndtr(z)) - log_height) / sd
-    by_sd = math.exp(-0.5 * z * z - LOG_SQRT_2PI - log_height) / sd
-    return math.log(sd) + log_height, by_mean * mean_slope_D + by_sd * sd_slope_D
+    process: GaussianProcess, x_MD: Floats, best: float
+) -> tuple[Floats, Floats]:
+    """Return log EI at M points and its gradients (M, D): (Φ ∇μ + φ ∇σ) / (σ h)."""
+    mean_M, sd_M, mean_slope_MD, sd_slope_MD = process.predict_with_gradient(x_MD)
+    z_M = (mean_M - best) / sd_M
+    log_height_M = log_h(z_M)
+    by_mean_M = np.exp(log_ndtr(z_M) - log_height_M) / sd_M
+    by_sd_M = np.exp(-0.5 * z_M * z_M - LOG_SQRT_2PI - log_height_M) / sd_M
+    gradient_MD = by_mean_M[:, None] * mean_slope_MD + by_sd_M[:, None] * sd_slope_MD
+    return np.log(sd_M) + log_height_M, gradient_MD
 
 
 def candidates(cube: UnitCube, good_KD: Floats, rng: np.random.Generator) -> Floats:
@@ -86,39 +87,40 @@ def maximise(
     order = np.argsort(-value_M, kind="stable")[:STARTS]
     ends = [(float(value_M[order[0]]), points_MD[order[0]])]
     if cube.smooth_D.any():
-        climbed = [_climb(process, best, cube, points_MD[index]) for index in order]
-        ends += [end for end in climbed if is_new(end[1][None], known_ND, cube)[0]]
+        climbed_MD = _climb(process, best, cube, points_MD[order])
+        climbed_MD = climbed_MD[is_new(climbed_MD, known_ND, cube)]
+        if len(climbed_MD):
+            ends += zip(log_expected_improvement(process, climbed_MD, best).tolist(), climbed_MD, strict=True)
     best_D: Floats = max(ends, key=lambda end: end[0])[1]
     return best_D
 
 
 def is_new(points_MD: Floats, known_ND: Floats, cube: UnitCube) -> NDArray[np.bool_]:
     """Return which of M points differ from all known ones, by more than `NEAR` where the space is smooth."""
-    limit_D = np.where(cube.smooth_D, NEAR, 1e-9)
-    new_M = np.ones(len(points_MD), dtype=bool)
-    for known_D in known_ND:
-        new_M &= (np.abs(points_MD - known_D) > limit_D).any(axis=1)
-    return new_M
+    same_MN = np.ones((len(points_MD), len(known_ND)), dtype=bool)
+    for column, is_smooth in enumerate(cube.smooth_D):
+        offset_MN = points_MD[:, column, None] - known_ND[:, column]
+        same_MN &= np.abs(offset_MN) <= (NEAR if is_smooth else 1e-9)
+    return np.asarray(~same_MN.any(axis=1))
 
 
-def _climb(process: GaussianProcess, best: float, cube: UnitCube, start_D: Floats) -> tuple[float, Floats]:
-    """Maximise log EI over the smooth columns, with the others fixed."""
+def _climb(process: GaussianProcess, best: float, cube: UnitCube, start_MD: Floats) -> Floats:
+    """Maximise log EI from M points over the smooth columns, with the others fixed.
+
+    They climb together, as one problem whose value is the sum: one call of the process moves all of them.
+    """
     smooth_D = cube.smooth_D
 
     def loss(columns: Floats) -> tuple[float, Floats]:
-        point_D = start_D.copy()
-        point_D[smooth_D] = columns
-        value, slope_D = log_expected_improvement_with_gradient(process, point_D, best)
-        return -value, -slope_D[smooth_D]
+        point_MD = start_MD.copy()
+        point_MD[:, smooth_D] = columns.reshape(len(start_MD), -1)
+        value_M, slope_MD = log_expected_improvement_with_gradient(process, point_MD, best)
+        return -float(value_M.sum()), -slope_MD[:, smooth_D].ravel()
 
+    start = start_MD[:, smooth_D].ravel()
     found = minimize(
-        loss,
-        start_D[smooth_D],
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0.0, 1.0)] * int(smooth_D.sum()),
-        options={"maxiter": 40},
+        loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start), options={"maxiter": 40}
     )
-    point_D = start_D.copy()
-    point_D[smooth_D] = found.x
-    return -float(found.fun), point_D
+    point_MD = start_MD.copy()
+    point_MD[:, smooth_D] = found.x.reshape(len(start_MD), -1)
+    return point_MD

@@ -20,13 +20,16 @@ from dmltune.search.making import make_engine
 from dmltune.search.outcome import front_of_search, outcome_of, with_model
 from dmltune.search.records import TrialRecords
 from dmltune.search.reporting import log_report
-from dmltune.search.result_run import is_complete, log_result, search_run
+from dmltune.search.result_run import SearchRun, is_complete, log_result, search_run
 from dmltune.search.session_options import SessionOptions
-from dmltune.search.state import SearchResult, SearchState, Watch
+from dmltune.search.state import SearchEvent, SearchResult, SearchState, Watch
+from dmltune.search.watching import Watcher
 from dmltune.store import Store, validated_name
+from dmltune.tracking.delivery import patience
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
 from dmltune.train.test_access import record_monitoring
+from dmltune.worker_resources import WorkerResources
 
 
 def search(
@@ -44,6 +47,7 @@ def search(
     store: Store | None = None,
     data_root: Path | None = None,
     address: str | None = None,
+    per_worker: WorkerResources | None = None,
     watch: Watch | None = None,
 ) -> SearchResult:
     """Run `trials` trials in all: the reference point (trial 0), the baseline, the sampler's proposals, and
@@ -53,41 +57,67 @@ def search(
     The same `name` continues where it stopped; `time` (seconds) ends it early, to be continued, and so does
     `cost` (seconds of all workers together, also of earlier sessions). A new search learns from the searches
     `start_from` of the same store. Only the training half of the data set is read: scores are those of the
-    validation classes. `watch` is called with every SearchEvent.
+    validation classes. `per_worker` is what each worker asks Ray for. `watch` is called with every
+    SearchEvent.
     """
-    resources = Resources(workers, concurrent, address, isolation)
+    resources = Resources(workers, concurrent, address, isolation, per_worker=per_worker or WorkerResources())
     limits = SpendingLimits(time, cost, workers)
     name = validated_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
     plan = make_plan(experiment, trials, limits)
     locations = Locations(store or Store.at(), data_root)
     fingerprint = validate_experiment(experiment, locations, workers)
-    with claim_name(locations.store, name, experiment, fingerprint):
-        about = provenance(experiment, fingerprint)
-        parent, is_new = search_run(locations.store, experiment, name, space_name, about)
-        state = _search_state(experiment, name, space_name, plan, limits)
-        records = TrialRecords(locations.store, state, experiment, parent, about, watch)
+    about = provenance(experiment, fingerprint)
+    state = _search_state(experiment, name, space_name, plan, limits)
+
+    def say(text: str) -> None:
+        Watcher(watch).show(SearchEvent("message", None, text, state))
+
+    with (
+        claim_name(locations.store, name, experiment, fingerprint),
+        search_run(locations.store, experiment, name, space_name, about, say) as held,
+    ):
+        records = TrialRecords(locations.store, state, experiment, held.run, about, watch)
+        records.pass_on_notes()
         if start_from and not records.trials():
             store_points(records.study, points_of(locations.store, start_from, experiment.space))
         SessionOptions.of(trials, time, cost, resources, locations).store(records.study)
         engine = make_engine(experiment, plan, records)
-        if not is_new and not records.unfinished() and engine.next() == END:
+        if not held.is_new and not records.unfinished() and engine.next() == END:
             result = _result(experiment, records, engine, locations.store, "")
-            return result if is_complete(parent) else log_result(parent, result, records, workers)
-        parent.reopen(about)
-
-        def interrupt(reason: str) -> None:
-            for number in records.under_way:
-                records.interrupt(number, reason)
-            parent.interrupt(reason)
-
+            return result if is_complete(held.run) else log_result(held.run, result, records, workers)
+        held.run.reopen(about)
         record_monitoring(experiment, locations, name)
-        with closed_on_error(interrupt):
-            from dmltune.search.tuning import run_trials
-
-            stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used)
-            result = _result(experiment, records, engine, locations.store, stopped)
-            result = log_result(parent, result, records, workers)
+        result = _run(records, engine, held, locations, resources, limits)
     log_report(locations, result)
+    return result
+
+
+def _run(
+    records: TrialRecords,
+    engine: Engine,
+    held: SearchRun,
+    locations: Locations,
+    resources: Resources,
+    limits: SpendingLimits,
+) -> SearchResult:
+    """Run the trials that are left, and log what the search has come to."""
+
+    def interrupt(reason: str) -> None:
+        if held.lost() is not None:  # the runs are another session's now
+            return
+        for number in records.under_way:
+            records.interrupt(number, reason)
+        held.run.interrupt(reason)
+
+    with closed_on_error(interrupt):
+        from dmltune.search.tuning import run_trials
+
+        experiment = records.experiment
+        stopped = run_trials(experiment, records, locations, resources, engine, limits.cost_used, held.lost)
+        records.flush(patience())
+        result = _result(experiment, records, engine, locations.store, stopped)
+        result = log_result(held.run, result, records, resources.workers)
+        records.flush(patience())
     return result
 
 
@@ -131,7 +161,7 @@ def _result(
         untrained_score=records.untrained_score(),
         experiment_id=records.experiment_id,
         parent_run_id=records.parent.run_id,
-        store=store.root,
+        store=store.address or store.root,
         interrupted=bool(stopped),
         reason=stopped,
         noise=noise(rows),

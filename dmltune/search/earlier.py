@@ -10,18 +10,17 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmltune.errors import UserError
-from dmltune.experiment import Experiment
 from dmltune.experiment.problems import Problem
 from dmltune.experiment.space.search_space import SearchSpace
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.extrapolation import final_estimates
-from dmltune.search.restoring import engine_trial_of
-from dmltune.search.study import Study
-from dmltune.store import Store
-from dmltune.tracking import Tracker
+
+if TYPE_CHECKING:
+    from dmltune.search.study import Study
+    from dmltune.store import Store
 
 ATTRIBUTE = "earlier"  # of the study
 MOST = 100  # points of one earlier search
@@ -48,6 +47,11 @@ def store_points(study: Study, points: Sequence[EarlierPoint]) -> None:
 
 def points_of(store: Store, names: Sequence[str], space: SearchSpace) -> list[EarlierPoint]:
     """Return the points of these searches that are points of `space` too; none is a UserError."""
+    from dmltune.experiment import Experiment  # a simulation needs neither these nor MLflow
+    from dmltune.search.restoring import engine_trial_of
+    from dmltune.search.study import Study
+    from dmltune.tracking import Tracker
+
     tracker, found = Tracker(store), []
     for name in names:
         run = tracker.find(name)

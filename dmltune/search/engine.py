@@ -21,7 +21,7 @@ from dmltune.search.front import may_be_on_front
 from dmltune.search.judged_front import judged_front
 from dmltune.search.observations import Observations, noise_of
 from dmltune.search.replication import Again, Replication
-from dmltune.search.sampling import Proposal, Proposer
+from dmltune.search.sampling import Points, Proposal, Proposer
 from dmltune.search.scalarisation import weights_of
 from dmltune.search.schedulers import Rule
 from dmltune.search.score_table import ScoreTable
@@ -66,7 +66,8 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.trials: dict[int, EngineTrial] = {}
-        self._tried: list[Mapping[str, Any]] = []  # the values of all points
+        self._tried = Points()  # the values of all points
+        self._compared: dict[int, EngineTrial] = {}  # complete ones and repetitions: few of many trials
         self._roles: Counter[str] = Counter()
         self._further_folds = 0
         self._replication = Replication(self.plan)
@@ -86,10 +87,11 @@ class Engine:
                 self.plan.fidelity and trial.is_point and first <= self.plan.fidelity.trials
             )
             if trial.is_point and not self._roles["cheap"]:
-                self._tried.append(trial.values)
-            elif trial.is_point or trial.role == "cheap":  # a point that is trained both ways counts once
-                self._tried += [trial.values] if trial.values not in self._tried else []
+                self._tried.add(trial.values)
+            elif (trial.is_point or trial.role == "cheap") and trial.values not in self._tried:
+                self._tried.add(trial.values)  # a point that is trained both ways counts once
         self.trials[trial.number] = trial
+        self._note(trial)
         if trial.role == "cheap":
             return
         if trial.state != "running":
@@ -98,6 +100,10 @@ class Engine:
             last = trial.pop()
             self.rule.restore(trial)
             trial.add(*last)
+
+    def _note(self, trial: EngineTrial) -> None:
+        if trial.role != "cheap" and (trial.state == "complete" or trial.repeats is not None):
+            self._compared[trial.number] = trial
 
     def note_costs(self, number: int, costs: Mapping[str, float]) -> None:
         """Enter what the model of a trial costs, which is known before its first decision."""
@@ -135,6 +141,7 @@ class Engine:
         """A trial is over, or paused."""
         trial = self.trials[number]
         trial.state = state
+        self._note(trial)
         if state != "paused" and trial.role not in ("repeat", "cheap"):
             self.rule.end(number)
 
@@ -236,7 +243,7 @@ class Engine:
             weights = weights_of(1 + len(against), self.plan.seed, len(self._tried))
         return self._observations.of(list(self.trials.values()), self.earlier, against, weights)
 
-    def _first_of_earlier(self, tried: Sequence[Mapping[str, Any]]) -> Proposal | None:
+    def _first_of_earlier(self, tried: Points) -> Proposal | None:
         """Return one of the best points of earlier searches; they are tried first."""
         if not self.earlier or len(tried) - self._roles["reference"] >= STARTS:
             return None
@@ -248,11 +255,12 @@ class Engine:
         left = min(self._spare(), 1 + int(self.plan.share * len(self.trials)))
         if not self.plan.repeats or not left or self.plan.used() >= 1 or self._is_deterministic():
             return None
-        return self._again(self._replication.of_a_candidate(self._full(), left))
+        compared = [trial for _, trial in sorted(self._compared.items())]
+        return self._again(self._replication.of_a_candidate(compared, left))
 
     def _is_deterministic(self) -> bool:
         """Whether a repetition was stopped because it repeated its configuration exactly."""
-        return any(trial.role == "repeat" and trial.state == "pruned" for trial in self.trials.values())
+        return any(t.role == "repeat" and t.state == "pruned" for t in self._compared.values())
 
     def _spare(self) -> int:
         """Return how many trials of the budget were not begun."""

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 
 Floats = NDArray[np.float64]
@@ -78,9 +79,11 @@ class GaussianProcess:
         self._shape_NN, self._slope_NN = matern(squared_distances(self._scaled_ND, self._scaled_ND))
         k_NN = self.amplitude * self._shape_NN
         k_NN[np.diag_indices_from(k_NN)] = self.amplitude + variance_N + self.noise + JITTER
-        self._lower_NN = cholesky(k_NN, lower=True, check_finite=False)
+        self._lower_NN, info = dpotrf(k_NN, lower=1)  # of LAPACK: scipy's checks take longer than the work
+        if info:
+            raise np.linalg.LinAlgError("the matrix of variances is not positive definite")
         self._residual_N = y_N - self.constant
-        self._alpha_N = cho_solve((self._lower_NN, True), self._residual_N, check_finite=False)
+        self._alpha_N = self._solved(self._residual_N)
 
     @classmethod
     def fit(
@@ -124,6 +127,11 @@ class GaussianProcess:
                 best = (float(found.fun), found.x)
         return cls(x_ND, y_N, variance_N, groups_D, best[1])
 
+    def _solved(self, right: Floats) -> Floats:
+        """Return K⁻¹ b for a vector or for the columns of a matrix."""
+        found: Floats = dpotrs(self._lower_NN, right, lower=1)[0]
+        return found
+
     def log_likelihood(self) -> tuple[float, Floats]:
         """Return log p(y | θ) = −½ rᵀK⁻¹r − ½ log|K| − N/2 log 2π, r = y − c, and its gradient.
 
@@ -132,7 +140,8 @@ class GaussianProcess:
         count = len(self.y_N)
         value = -0.5 * float(self._residual_N @ self._alpha_N)
         value -= float(np.log(np.diag(self._lower_NN)).sum()) + 0.5 * count * math.log(2 * math.pi)
-        inverse_NN = cho_solve((self._lower_NN, True), np.eye(count), check_finite=False)
+        lower_NN, _ = dpotri(self._lower_NN, lower=1)  # K⁻¹, of which only the lower triangle is written
+        inverse_NN = np.tril(lower_NN) + np.tril(lower_NN, -1).T
         weight_NN = np.outer(self._alpha_N, self._alpha_N) - inverse_NN
         # ∂K/∂log ℓ_d = a² · 5/3 (1 + √5 r) exp(−√5 r) · (x_d − x'_d)² / ℓ_d²; the sum over pairs of a
         # symmetric weight w is Σ w_ij (z_i − z_j)² = 2 Σ z_i² w_i − 2 zᵀwz
@@ -152,17 +161,19 @@ class GaussianProcess:
         variance_M = self.amplitude - (half_NM**2).sum(0)
         return mean_M, np.sqrt(np.maximum(variance_M, 1e-12))
 
-    def predict_with_gradient(self, x_D: Floats) -> tuple[float, float, Floats, Floats]:
-        """Return mean and deviation at one point, and their gradients by its columns."""
-        offset_ND = (x_D - self.x_ND) / self.lengths_D
-        shape_N, slope_N = matern((offset_ND**2).sum(1))
-        k_N = self.amplitude * shape_N
+    def predict_with_gradient(self, x_MD: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return mean and deviation at M points, and their gradients by the columns (M, D)."""
+        offset_MND = (x_MD[:, None] - self.x_ND) / self.lengths_D
+        shape_MN, slope_MN = matern((offset_MND**2).sum(axis=2))
+        k_NM = self.amplitude * shape_MN.T
         # ∂m/∂x_d = −slope · (x_d − x_nd) / ℓ_d²
-        jacobian_ND = -self.amplitude * slope_N[:, None] * offset_ND / self.lengths_D
-        solved_N = cho_solve((self._lower_NN, True), k_N, check_finite=False)
-        sd = math.sqrt(max(self.amplitude - float(k_N @ solved_N), 1e-12))
-        mean = self.constant + float(k_N @ self._alpha_N)
-        return mean, sd, jacobian_ND.T @ self._alpha_N, -(jacobian_ND.T @ solved_N) / sd
+        jacobian_MND = (-self.amplitude * slope_MN)[:, :, None] * offset_MND / self.lengths_D
+        solved_NM = self._solved(k_NM)
+        sd_M = np.sqrt(np.maximum(self.amplitude - (k_NM * solved_NM).sum(axis=0), 1e-12))
+        mean_M = self.constant + k_NM.T @ self._alpha_N
+        mean_slope_MD = np.einsum("mnd,n->md", jacobian_MND, self._alpha_N)
+        sd_slope_MD = -np.einsum("mnd,nm->md", jacobian_MND, solved_NM) / sd_M[:, None]
+        return mean_M, sd_M, mean_slope_MD, sd_slope_MD
 
     def with_pending(self, x_MD: Floats) -> GaussianProcess:
         """Return the posterior as if the mean were known at M points: only the deviation changes.

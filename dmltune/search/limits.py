@@ -26,12 +26,12 @@ class SpendingLimits:
 
     def start(self, state: SearchState) -> float | None:
         """Begin to count; return when the time is up."""
-        self._state, self._started = state, clock.time()
+        self._state, self._started = state, clock.monotonic()
         return self._started + self.time if self.time else None
 
     def used(self) -> float:
         """Return the share of time or cost that is used up, whichever is more."""
-        time_used = (clock.time() - self._started) / self.time if self.time and self._started else 0.0
+        time_used = (clock.monotonic() - self._started) / self.time if self.time and self._started else 0.0
         return max(time_used, self.cost_used())
 
     def cost_used(self) -> float:

@@ -34,7 +34,8 @@ def noise_of(trials: Iterable[EngineTrial]) -> float | None:
         return None
     groups: dict[int, list[float]] = {}
     for trial in trials:
-        if trial.configuration in repeated and trial.score is not None:
+        known = trial.repeats is not None or trial.number in repeated
+        if known and trial.score is not None:
             groups.setdefault(trial.configuration, []).append(trial.score)
     squares = sum(statistics.variance(g) * (len(g) - 1) for g in groups.values() if len(g) > 1)
     freedom = sum(len(group) - 1 for group in groups.values())
@@ -47,7 +48,9 @@ class Observations:
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
         self._points: dict[int, FrozenTrial] = {}
-        self._best: dict[int, float] = {}  # of trials that have ended
+        self._best: list[tuple[float, int]] = []  # of older points that have ended: (−score, place)
+        self._open: list[int] = []  # places of older points that had not ended
+        self._older = 0  # points that are in one of both
 
     def of(
         self,
@@ -90,29 +93,39 @@ class Observations:
         """Return the points of which the sampler learns: the best and the latest, in their order."""
         if len(points) <= MOST:
             return points
-        older, latest = points[: -MOST // 2], points[-MOST // 2 :]
-        best = np.array([self._best_of(trial) for trial in older])
-        order = np.argsort(-best, kind="stable")[: MOST - len(latest)]
-        return [*(older[index] for index in np.sort(order)), *latest]
-
-    def _best_of(self, trial: EngineTrial) -> float:
-        known = self._best.get(trial.number)
-        if known is None:
-            known = max(trial.scores, default=-math.inf)
-            if trial.state in ("complete", "pruned", "failed"):
-                self._best[trial.number] = known
-        return known
+        first_latest = len(points) - MOST // 2
+        if first_latest < self._older:  # other trials than before
+            self._best, self._open, self._older = [], [], 0
+        waiting = [*self._open, *range(self._older, first_latest)]
+        self._open, self._older = [place for place in waiting if not _has_ended(points[place])], first_latest
+        ended = [(_rank(points[place]), place) for place in waiting if _has_ended(points[place])]
+        # what is not among the best once never will be: a point that has ended keeps its score
+        self._best = sorted([*self._best, *ended])[: MOST - MOST // 2]
+        open_ = [(_rank(points[place]), place) for place in self._open]
+        best = sorted([*self._best, *open_])[: MOST - MOST // 2]
+        return [*(points[place] for place in sorted(place for _, place in best)), *points[first_latest:]]
 
     def _told(self, trial: EngineTrial, estimate: Estimate | None) -> FrozenTrial:
         if trial.number not in self._points:
             self._points[trial.number] = _point(self._space, trial)
-        return _with_value(self._points[trial.number], estimate, trial.state == "running")
+        told = _with_value(self._points[trial.number], estimate, trial.state == "running")
+        told.user_attrs["stopped"] = trial.state in ("pruned", "paused") or trial.role == "cheap"
+        return told
 
     def _told_earlier(self, earlier: Sequence[EarlierPoint], known: Sequence[float]) -> list[FrozenTrial]:
         return [
             _with_value(_point(self._space, EngineTrial(-1, "search", point.values)), Estimate(score, error))
             for point, score, error in moved(earlier, known)
         ]
+
+
+def _has_ended(trial: EngineTrial) -> bool:
+    return trial.state in ("complete", "pruned", "failed")
+
+
+def _rank(trial: EngineTrial) -> float:
+    """Return what sorts the trials, the best first."""
+    return -max(trial.scores, default=-math.inf)
 
 
 def _means_of_repeated(trials: Sequence[EngineTrial]) -> dict[int, tuple[float, int]]:
@@ -144,8 +157,9 @@ def _with_value(point: FrozenTrial, estimate: Estimate | None, running: bool = F
     """Return a copy that carries the estimate; it is complete unless the trial runs."""
     told: FrozenTrial = object.__new__(FrozenTrial)  # copy.copy takes ten times as long
     told.__dict__.update(point.__dict__)
+    told.user_attrs = {}
     if estimate is not None:
-        told.user_attrs = {"estimate": estimate.mean, "estimate_sd": estimate.sd}
+        told.user_attrs |= {"estimate": estimate.mean, "estimate_sd": estimate.sd}
         if not running:
             told.state, told.value = TrialState.COMPLETE, estimate.mean
     return told

@@ -7,7 +7,6 @@ start, and writing the same thing again changes nothing.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from dmltune import tags
-from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.runs import TrackedRun, data_inputs, training_params
 from dmltune.search import restoring
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.known_costs import KnownCosts
-from dmltune.search.run_contents import figures_of_end, tags_of, trained_experiment
+from dmltune.search.run_contents import figures_of_end, require_all_trials, tags_of, trained_experiment
 from dmltune.search.sampling import Proposal, as_template
 from dmltune.search.state import SearchEvent, SearchState, TrialRecord, TrialRole, Watch
 from dmltune.search.stored_models import StoredModels
@@ -51,7 +49,7 @@ class TrialRecords:
         self.parent = parent
         self.experiment = experiment
         self._about = about
-        self._folder = store.search_folder(state.name)
+        self._store, self._folder = store, store.search_folder(state.name)
         self._watcher = Watcher(watch)
         self._tracker = parent.tracker
         self.experiment_id = self._tracker.client.get_run(parent.run_id).info.experiment_id
@@ -63,7 +61,8 @@ class TrialRecords:
         self._models = StoredModels(self.study, state)
         for trial in self.study.trials():
             state.put(restoring.record_of(trial, state.mode))
-        self._require_all_trials()
+        self._resolve_runs()
+        require_all_trials(self.parent, state)
 
     # ---- reading
 
@@ -171,7 +170,7 @@ class TrialRecords:
         )
         record.run_id, record.state = self._runs[number].run_id, "running"
         self.study.set_attributes(number, {"run_id": record.run_id})
-        self._sessions[number] = time.time() - record.seconds
+        self._sessions[number] = time.monotonic() - record.seconds
         return record
 
     def experiment_of(self, record: TrialRecord) -> Experiment:
@@ -184,7 +183,7 @@ class TrialRecords:
         record = self.state.rows[number]
         if report.failure:
             return
-        record.seconds = time.time() - self._sessions[number]
+        record.seconds = time.monotonic() - self._sessions[number]
         if report.step == 0:
             self.untrained.store(experiment, report.metrics)
         self._note_costs(record, report)
@@ -230,7 +229,8 @@ class TrialRecords:
         if number not in self._sessions:
             self._take_up(number)
         record, run, report = self.state.rows[number], self._runs[number], self._reports.get(number)
-        record.seconds = round(time.time() - self._sessions[number], 2)
+        record.seconds = round(time.monotonic() - self._sessions[number], 2)
+        self._store.bring(self.trial_folder(number))
         finished = report is not None and report.finished and not report.failure
         lost = why_stopped.startswith("lost") or not record.step
         if (report is not None and report.failure) or (lost and not finished):
@@ -258,9 +258,15 @@ class TrialRecords:
             state, score = TrialState.PRUNED, None
         self.study.finish(number, state, score)
         del self._sessions[number]
-        shutil.rmtree(self.trial_folder(number), ignore_errors=True)
+        self._store.discard(self.trial_folder(number))
         self._show("finished", record)
         return record
+
+    def remove_leftovers(self) -> None:
+        """Delete files of ended trials that workers wrote after their end."""
+        for number, row in self.state.rows.items():
+            if row.state in ("complete", "pruned", "failed") and self.trial_folder(number).exists():
+                self._store.discard(self.trial_folder(number))
 
     def interrupt(self, number: int, reason: str) -> None:
         """End the run of a trial that is continued later. In the study it stays RUNNING."""
@@ -270,20 +276,27 @@ class TrialRecords:
         del self._sessions[number]
         self._show("finished", record)
 
+    def _resolve_runs(self) -> None:
+        """Give trials that were opened while the tracking server was away the ids of their runs."""
+        for row in self.state.rows.values():
+            row.run_id = self._tracker.resolved(row.run_id)
+
+    def flush(self, seconds: float) -> None:
+        """Wait until the tracking server has everything; a UserError says what it has not got in time."""
+        try:
+            self._tracker.flush(seconds)
+        finally:
+            self.pass_on_notes()
+        self._resolve_runs()
+
+    def pass_on_notes(self) -> None:
+        """Show what the tracker has to say: that its server is away, and that it is back."""
+        notes = self._tracker.notes
+        while notes:
+            self.message(notes.popleft())
+
     def message(self, text: str) -> None:
         self._watcher.show(SearchEvent("message", None, text, self.state))
-
-    def _require_all_trials(self) -> None:
-        """Raise a UserError when MLflow has trials that the study lacks: it was deleted or damaged."""
-        parent = self._tracker.client.get_run(self.parent.run_id)
-        logged = {run.data.tags.get(tags.NUMBER, "") for run in self._tracker.children(parent)}
-        numbers = {int(number) for number in logged if number.isdigit()}
-        missing = sorted(numbers - set(self.state.rows))
-        if missing:
-            raise UserError(
-                f"the study of '{self.state.name}' lacks trial {missing[0]}, which MLflow has: Optuna's "
-                "database was deleted or replaced. Restore it from a backup, or choose another --name."
-            )
 
     def _show(self, kind: Any, record: TrialRecord) -> None:
         self.state.put(record)

@@ -7,7 +7,6 @@ their own.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 
 from dmltune import tags
@@ -53,7 +52,7 @@ def remove(searches: StoredSearches, search: StoredSearch) -> Removal:
             searches.tracker.delete_run(str(run.info.run_id))
         searches.tracker.delete_registered(name)
         delete_study(store, name)
-        shutil.rmtree(store.search_folder(name))
+        store.discard(store.search_folder(name))
         searches.tracker.delete_run(search.run_id)
     return removal
 

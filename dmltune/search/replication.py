@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -54,20 +55,28 @@ class Replication:
             begun = [fold for fold in folds if _has(trials, trial.number, (trial.seed, fold))]
             if len(begun) == len(folds) or len(own) < len(begun):
                 continue  # it has all, or one is under way
-            if trial.protected or not self._dropped(own, whole, folds):
+            if trial.protected or not self._dropped(own, whole, complete, folds):
                 return Again(trial.number, trial.seed, folds[len(begun)])
         return None
 
     def _dropped(
-        self, own: dict[int, float], whole: dict[int, dict[int, float]], folds: Sequence[int]
+        self,
+        own: dict[int, float],
+        whole: dict[int, dict[int, float]],
+        every: dict[int, dict[int, float]],
+        folds: Sequence[int],
     ) -> bool:
-        """Return whether this configuration has lost its race against the best one with all folds."""
+        """Return whether this configuration has lost its race against the best one with all folds.
+
+        `every` configuration with two folds or more tells something of the noise, also one that was dropped.
+        """
         if not whole:
             return False
         incumbent = max(whole.values(), key=lambda scores: statistics.fmean(scores[fold] for fold in folds))
         shared = [fold for fold in folds if fold in own]
         rows = [[row[fold] for fold in folds] for row in whole.values()]
-        noise, degrees = fold_race.fold_noise(rows)
+        told = [[row.get(fold, math.nan) for fold in folds] for row in every.values()]
+        noise, degrees = fold_race.fold_noise(told)
         return fold_race.drop(
             [own[fold] for fold in shared],
             [incumbent[fold] for fold in shared],
@@ -78,7 +87,10 @@ class Replication:
         )
 
     def of_a_candidate(self, trials: Collection[EngineTrial], left: int) -> Again | None:
-        """Return the repetition that tells most about which configuration is best."""
+        """Return the repetition that tells most about which configuration is best.
+
+        `trials` are the complete ones and all repetitions; the others tell nothing here.
+        """
         under_way = [t for t in trials if t.repeats is not None and t.state == "running"]
         found = next_repetition(
             ScoreTable.of(trials),

@@ -45,13 +45,13 @@ def log_report(locations: Locations, result: SearchResult) -> None:
         return
     name = result.name
     try:
-        search = StoredSearches(locations.store).get(name)
-        gallery = new_gallery(search, locations)
-        with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        with locations.store.owned(), tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+            search = StoredSearches(locations.store).get(name)
+            gallery = new_gallery(search, locations)
             page = write_search_page(SearchPageData(search, gallery), Path(scratch) / FILE)
             search.tracker.log_file(search.run_id, page)
-        if gallery is not None:
-            search.tracker.log_json(search.run_id, GALLERY, gallery)
+            if gallery is not None:
+                search.tracker.log_json(search.run_id, GALLERY, gallery)
     except Exception as error:
         logger.warning(
             "the page of %s was not written (%s: %s); `dmltune report %s` writes it",

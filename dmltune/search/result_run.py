@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +19,65 @@ from dmltune.runs import CONTINUES, TrackedRun, data_inputs, training_params
 from dmltune.search.records import TrialRecords
 from dmltune.search.state import SearchResult, TrialRecord
 from dmltune.store import Store
-from dmltune.tracking import Tracker
+from dmltune.tracking import SpooledTracker
+from dmltune.tracking.ownership import only_run, owned
 from dmltune.tracking.tracker import SEARCH_PARAMS
 from dmltune.tracking.views import search_view
+from dmltune.train.name_claim import BUDGET
 
 NUMBERS = ("float", "int")  # kinds of parameters
 
 
+@contextlib.contextmanager
 def search_run(
-    store: Store, experiment: Experiment, name: str, space_name: str, about: dict[str, object]
-) -> tuple[TrackedRun, bool]:
-    """Return the search's run, and whether it was made just now. An existing one is not changed."""
-    tracker = Tracker(store)
-    tracker.close_stale()
-    metric = experiment.objective.metric
+    store: Store,
+    experiment: Experiment,
+    name: str,
+    space_name: str,
+    about: dict[str, object],
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[SearchRun]:
+    """Hold the search's run while the block runs. An existing one is not changed.
+
+    On a tracking server it must be the same search, and nobody else's at this time. What an earlier session
+    could not write is written first.
+    """
+    tracker = SpooledTracker(store, store.search_folder(name))
     existing = tracker.find(name)
     if existing is not None:
-        return TrackedRun(tracker, existing.info.run_id, metric, name), False
-    names = experiment.space.names
+        run, is_new = TrackedRun(tracker, existing.info.run_id, experiment.objective.metric, name), False
+    else:
+        run, is_new = _new_run(tracker, store, experiment, name, space_name, about)
+    if store.owns_tracking:  # its lock admits one process
+        tracker.close_stale()
+        yield SearchRun(run, is_new, lambda: None)
+        return
+    with owned(tracker, run.run_id, name, say) as ownership:
+        if not is_new:
+            _require_same(run, experiment, about)
+        tracker.deliver()
+        tracker.close_stale()
+        yield SearchRun(run, is_new, ownership.failure)
+
+
+@dataclass(frozen=True)
+class SearchRun:
+    """The run of a search, whether it was made just now, and why it is no longer this session's."""
+
+    run: TrackedRun
+    is_new: bool
+    lost: Callable[[], UserError | None]
+
+
+def _new_run(
+    tracker: SpooledTracker,
+    store: Store,
+    experiment: Experiment,
+    name: str,
+    space_name: str,
+    about: dict[str, object],
+) -> tuple[TrackedRun, bool]:
+    names, metric = experiment.space.names, experiment.objective.metric
     run = TrackedRun.open(
         tracker,
         tracker.experiment(space_name, experiment.about),
@@ -50,8 +93,28 @@ def search_run(
         },
     )
     tracker.log_json(run.run_id, "experiment.json", experiment.to_dict())
+    if not store.owns_tracking and (other := only_run(tracker, run.run_id, name)) != run.run_id:
+        return TrackedRun(tracker, other, metric, name), False
     share_view(run, experiment, name)
     return run, True
+
+
+def _require_same(run: TrackedRun, experiment: Experiment, about: dict[str, object]) -> None:
+    """Raise a UserError when the name stands for another search on this tracking server."""
+    remedy = "Choose another --name."
+    tree = run.tracker.read_json(run.run_id, "experiment.json")
+    if isinstance(tree, dict):
+        differences = Experiment.from_dict(tree).differences(experiment, ignore=BUDGET)
+        if differences:
+            raise UserError(
+                f"'{run.run_name}' is another search on this tracking server: "
+                f"{'; '.join(differences)}. {remedy}"
+            )
+    data = run.tracker.client.get_run(run.run_id).data.tags.get(tags.DATA, "")
+    if data and data != about.get(tags.DATA):
+        raise UserError(
+            f"'{run.run_name}' is a search with other data on this tracking server: {data}. {remedy}"
+        )
 
 
 def is_complete(run: TrackedRun) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from dmltune import tags
+from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.runs import TrackedRun
 from dmltune.search.budget import fidelity_settings
-from dmltune.search.state import TrialRecord
+from dmltune.search.state import SearchState, TrialRecord
 
 
 def trained_experiment(
@@ -49,3 +50,17 @@ def figures_of_end(run: TrackedRun, record: TrialRecord, trial: FrozenTrial, mod
         best = {f"cheap_best_{run.metric}": (max if mode == "max" else min)(trained)}
         run.tracker.log(run.run_id, record.step, best)
     return {"step": record.step}
+
+
+def require_all_trials(parent: TrackedRun, state: SearchState) -> None:
+    """Raise a UserError when MLflow has trials that the study lacks: it was deleted or damaged."""
+    tracker = parent.tracker
+    children = tracker.children(tracker.client.get_run(parent.run_id))
+    logged = {run.data.tags.get(tags.NUMBER, "") for run in children}
+    missing = sorted({int(number) for number in logged if number.isdigit()} - set(state.rows))
+    if missing:
+        raise UserError(
+            f"the study of '{state.name}' lacks trial {missing[0]}, which MLflow has: Optuna's "
+            "database was deleted or replaced, or the search was begun with another --store. "
+            "Restore it from a backup, or choose another --name."
+        )

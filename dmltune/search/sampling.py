@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -48,6 +48,29 @@ class Proposal:
     study_attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Points:
+    """Points in their order; whether one is among them is known without comparing it with all."""
+
+    def __init__(self, points: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._points: list[Mapping[str, Any]] = []
+        self._keys: set[frozenset[tuple[str, Any]]] = set()
+        for values in points:
+            self.add(values)
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        self._points.append(values)
+        self._keys.add(frozenset(values.items()))
+
+    def __contains__(self, values: Mapping[str, Any]) -> bool:
+        return frozenset(values.items()) in self._keys
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return iter(self._points)
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+
 class Proposer:
     """Proposes points of one space.
 
@@ -71,11 +94,11 @@ class Proposer:
         self,
         trials: Sequence[FrozenTrial],
         study_attributes: Mapping[str, Any] | None = None,
-        tried: Sequence[Mapping[str, Any]] | None = None,
+        tried: Points | None = None,
     ) -> Proposal | None:
         """Return a point that no rule forbids and that is not among `tried`; None when a finite space has no
         more. `tried` are the points of `trials`, if these are not only some of all."""
-        tried = [values_of(trial) for trial in trials] if tried is None else tried
+        tried = Points(map(values_of, trials)) if tried is None else tried
         for choice in self._choices(tried):
             if choice and not any(choice.items() <= values.items() for values in tried):
                 own = self.space.own_point(next(iter(choice.values())))
@@ -90,7 +113,7 @@ class Proposer:
             )
         return None
 
-    def _choices(self, tried: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _choices(self, tried: Points) -> list[dict[str, Any]]:
         """Return what the next trial may be fixed to, the choice with the fewest trials first."""
         name = self.space.balanced
         if name is None:
@@ -101,7 +124,7 @@ class Proposer:
     def _drawn(
         self,
         trials: Sequence[FrozenTrial],
-        tried: Sequence[Mapping[str, Any]],
+        tried: Points,
         study_attributes: Mapping[str, Any],
         choice: Mapping[str, Any],
     ) -> Proposal | None:

@@ -19,6 +19,7 @@ from typing import Any
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.report.fidelity_lines import trust_message
 from dmltune.search.budget import fidelity_settings
@@ -27,7 +28,7 @@ from dmltune.search.engine_trial import Decision, EngineTrial
 from dmltune.search.records import TrialRecords
 from dmltune.search.restoring import ended_projections
 from dmltune.search.state import TrialRecord
-from dmltune.train.orders import Order, TrialReport
+from dmltune.train.orders import DISK_FULL, Order, TrialReport
 
 STOPPED = "stopped early by the scheduler"
 
@@ -41,7 +42,7 @@ class Dispatch:
     close_order: Callable[[str], Any]
     pause_order: Callable[[str], Any]
     address: Mapping[str, str]
-    concurrent: int
+    concurrent: Callable[[], int]
 
 
 @dataclass
@@ -87,7 +88,7 @@ class StudySearcher(Searcher):
     def _suggest(self, trial_id: str) -> Any:
         if not self._may_start():
             return Searcher.FINISHED
-        if len(self._live) >= self._dispatch.concurrent:
+        if len(self._live) >= self._dispatch.concurrent():
             return None
         record = self._next()
         if record is None:
@@ -113,6 +114,13 @@ class StudySearcher(Searcher):
         if report.number <= trial.seen:
             return trial.decision
         trial.seen = report.number
+        if report.failure.startswith(DISK_FULL):
+            # not the configuration's fault: it stays under way, and the search ends
+            del self._live[trial_id]
+            self._dispatch.close_order(trial.order_id)
+            why = f"{report.failure}. Make room; the same command continues."
+            self.failure = self.failure or UserError(why)
+            return "stop"
         with self._noting_failures():
             self._records.progress(trial.number, report, trial.experiment)
             self._engine.note_costs(trial.number, self._records.state.rows[trial.number].costs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from dmltune.resources import Locations, Resources
@@ -27,6 +27,10 @@ class SessionOptions:
     isolation: Literal["slot", "trial"] = "slot"
     data_root: str | None = None
     address: str | None = None
+    cpus_per_worker: float | None = None
+    gpus_per_worker: float | None = None
+    memory_per_worker: str | None = None
+    resource_per_worker: list[str] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -37,6 +41,7 @@ class SessionOptions:
         resources: Resources,
         locations: Locations,
     ) -> SessionOptions:
+        needs = resources.per_worker
         return cls(
             trials,
             time,
@@ -46,6 +51,10 @@ class SessionOptions:
             resources.isolation,
             locations.absolute_root,
             resources.address,
+            needs.cpus,
+            needs.gpus,
+            None if needs.memory is None else str(needs.memory),
+            [f"{name}={amount:g}" for name, amount in needs.custom.items()],
         )
 
     def store(self, study: Study) -> None:

@@ -29,14 +29,20 @@ class SobolSampler(BaseSampler):
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._point: NDArray[np.float64] = np.zeros(0)
+        self._place: tuple[int, int] = (seed, 0)  # seed of the sequence, and the next point's index
+        self._point: NDArray[np.float64] | None = None
+
+    @property
+    def index(self) -> int:
+        """The place of the current trial in the sequence."""
+        return self._place[1]
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Draw the point of this trial and count it."""
+        """Take the next point for this trial and count it; it is computed when it is asked for."""
         attributes = study._storage.get_study_system_attrs(study._study_id)
         seed = int(attributes.get(SEED_KEY, self._seed))
         index = int(attributes.get(NEXT_KEY, trial.number))
-        self._point = sobol_point(seed, index)
+        self._place, self._point = (seed, index), None
         study._storage.set_study_system_attr(study._study_id, SEED_KEY, seed)
         study._storage.set_study_system_attr(study._study_id, NEXT_KEY, index + 1)
 
@@ -53,6 +59,8 @@ class SobolSampler(BaseSampler):
     ) -> Any:
         axis = Axis(param_name, param_distribution, 0)
         coordinate = _coordinate(study, param_name)
+        if self._point is None:
+            self._point = sobol_point(*self._place)
         if coordinate < COORDINATES:
             uniform = float(self._point[coordinate])
         else:

@@ -69,7 +69,7 @@ class SearchState:
     trials_planned: int
     concurrent: int = 1
     rows: dict[int, TrialRecord] = field(default_factory=dict)
-    started: float = field(default_factory=time.time)
+    started: float = field(default_factory=time.monotonic)  # a clock that nobody sets, as all times here
     deadline: float | None = None
     speeds: dict[int, Speed] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -89,7 +89,7 @@ class SearchState:
 
     def note_step(self, number: int, step: int) -> None:
         """Note that a running trial has reached this step; the step of a validation is in its record."""
-        now = time.time()
+        now = time.monotonic()
         with self._lock:
             before = self.speeds.get(number)
             if before is None or step < before.first_step:
@@ -119,7 +119,7 @@ class SearchState:
         running = [row for row in self.rows.values() if row.state == "running" and row.max_steps]
         whole = {row.number: length for row in running if (length := self._whole(row)) is not None}
         lengths = [row.seconds for row in ended] or list(whole.values())
-        limit = None if self.deadline is None else max(0.0, self.deadline - time.time())
+        limit = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
         if not lengths:
             return limit
         usual = sum(lengths) / len(lengths)
@@ -264,7 +264,7 @@ class SearchResult:
     untrained_score: float | None
     experiment_id: str
     parent_run_id: str
-    store: Path
+    store: Path | str  # a folder, or an address
     interrupted: bool = False
     reason: str = ""  # why it was interrupted: stopped | time is up
     noise: Noise | None = None

@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from dmltune.errors import UserError
+from dmltune.search.patient_storage import PatientStorage
 from dmltune.store import Store, without_password
 
 DATABASE = "optuna.db"
@@ -112,8 +113,10 @@ def readable_database(store: Store, name: str) -> Iterator[None]:
 def open_storage(store: Store) -> RDBStorage:
     """Connect to the database of all studies; a ValueError when a newer Optuna has written it."""
     url = store.optuna_url
-    patience = {"timeout": 60} if url.startswith("sqlite") else {}  # wait for another writer
-    storage = RDBStorage(url, engine_kwargs={"connect_args": patience})
+    if url.startswith("sqlite"):  # wait for another writer
+        storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 60}})
+    else:
+        storage = PatientStorage(url, engine_kwargs={"pool_pre_ping": True})
     with storage.engine.connect() as connection:
         version = connection.exec_driver_sql("SELECT schema_version FROM version_info").scalar_one()
     if version > SCHEMA_VERSION:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,27 +30,34 @@ class StopPolicy(Stopper):
     """Stop all trials on a signal, when time or cost are used up, or when the search cannot go on."""
 
     def __init__(
-        self, pool: WorkerPool, deadline: float | None, cost_used: Callable[[], float] = lambda: 0.0
+        self,
+        pool: WorkerPool,
+        deadline: float | None,
+        cost_used: Callable[[], float] = lambda: 0.0,
+        each_time: Callable[[], None] = lambda: None,
+        lost: Callable[[], BaseException | None] = lambda: None,
     ) -> None:
         self._pool = pool
         self._deadline = deadline
         self._cost_used = cost_used
+        self._each_time, self._lost = each_time, lost
         self.searcher: StudySearcher | None = None
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
+        self._each_time()
         return self._pool.stopped.is_set() or self._late() or self._spent() or self.failure() is not None
 
     def _late(self) -> bool:
-        return self._deadline is not None and time.time() > self._deadline
+        return self._deadline is not None and time.monotonic() > self._deadline
 
     def _spent(self) -> bool:
         return self._cost_used() >= 1
 
     def failure(self) -> BaseException | None:
-        return self._pool.failure() or (self.searcher.failure if self.searcher else None)
+        return self._lost() or self._pool.failure() or (self.searcher.failure if self.searcher else None)
 
     @property
     def reason(self) -> str:
@@ -68,11 +76,14 @@ def run_trials(
     resources: Resources,
     engine: Engine,
     cost_used: Callable[[], float],
+    lost: Callable[[], BaseException | None] = lambda: None,
 ) -> str:
     """Run trials until the engine has no more. Return why it stopped earlier, or ""."""
-    with worker_pool(resources, records.message) as pool:
+    with contextlib.ExitStack() as stack:
+        stack.callback(records.remove_leftovers)  # when no worker writes any more
+        pool = stack.enter_context(worker_pool(resources, locations.store, records.message))
         records.state.concurrent = pool.plan.concurrent
-        policy = StopPolicy(pool, records.state.deadline, cost_used)
+        policy = StopPolicy(pool, records.state.deadline, cost_used, records.pass_on_notes, lost)
         dispatch = _dispatch(records, locations, pool)
         searcher = StudySearcher(
             experiment, records, engine, dispatch, may_start=lambda: not policy.stop_all()
@@ -98,15 +109,16 @@ def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> 
         order_id = f"{records.state.name}/{record.number:04d}"
         untrained = records.untrained.get(point)
         costs = records.costs.for_order()
-        return Order.of(
+        order = Order.of(
             order_id, point, folder, locations, pool.plan.threads, untrained=untrained, known_costs=costs
         )
+        return pool.routed(order)
 
     def pause(order_id: str) -> None:
         ray.get(pool.broker.pause.remote(order_id))  # before anybody asks for the order again
 
     address = {"broker": BROKER, "namespace": pool.session.namespace}
-    return Dispatch(make_order, pool.close, pause, address, pool.plan.concurrent)
+    return Dispatch(make_order, pool.close, pause, address, lambda: pool.concurrent)
 
 
 def _tuner(pool: WorkerPool, searcher: StudySearcher, policy: StopPolicy) -> tune.Tuner:

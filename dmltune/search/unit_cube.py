@@ -7,7 +7,8 @@ and 0 for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,7 @@ class Axis:
         assert isinstance(self.distribution, FloatDistribution | IntDistribution)
         half = 0.5 * (self.distribution.step or 0.0)
         low, high = self.distribution.low - half, self.distribution.high + half
-        return (float(np.log(low)), float(np.log(high))) if self.distribution.log else (low, high)
+        return (math.log(low), math.log(high)) if self.distribution.log else (low, high)
 
     def encode(self, value: Any) -> Floats:
         """Return the columns of a value."""
@@ -63,9 +64,8 @@ class Axis:
         low, high = self._limits()
         if high == low:
             return np.array([0.5])
-        number = np.log(value) if getattr(self.distribution, "log", False) else value
-        found: Floats = np.clip([(number - low) / (high - low)], 0.0, 1.0)
-        return found
+        number = math.log(value) if getattr(self.distribution, "log", False) else value
+        return np.array([min(max((number - low) / (high - low), 0.0), 1.0)])
 
     def decode(self, block_D: Floats) -> Any:
         """Return the value that is nearest to these columns."""
@@ -136,13 +136,25 @@ class UnitCube:
 
     def encode(self, values: Mapping[str, Any]) -> Floats:
         """Return the point of these values; a parameter that does not apply lies in the middle."""
-        point_D = np.full(self.dimension, 0.5)
+        found: Floats = self.encode_all([values])[0]
+        return found
+
+    def encode_all(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
+        """Return the points of N mappings of values (N, D)."""
+        point_ND = np.empty((len(rows), self.dimension))
         for axis in self.axes:
-            if axis.name in values:
-                point_D[axis.columns] = axis.encode(values[axis.name])
-            elif axis.choices:
-                point_D[axis.columns] = 1.0 / len(axis.choices)
-        return point_D
+            missing = 1.0 / len(axis.choices) if axis.choices else 0.5
+            known: dict[tuple[type, Any], Floats] = {}  # many trials have the same choice
+            for place, values in enumerate(rows):
+                if axis.name not in values:
+                    point_ND[place, axis.columns] = missing
+                    continue
+                value = values[axis.name]
+                key = (type(value), value)
+                if key not in known:
+                    known[key] = axis.encode(value)
+                point_ND[place, axis.columns] = known[key]
+        return point_ND
 
     def decode(self, point_D: Floats) -> dict[str, Any]:
         return {axis.name: axis.decode(point_D[axis.columns]) for axis in self.axes}

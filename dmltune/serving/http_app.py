@@ -1,7 +1,8 @@
 """The HTTP interface: POST /embed, POST /search, GET /health, GET /model. docs/serving.md describes it.
 
 A request has the bytes of one image, or JSON with images in base64. Its size is limited before it is read,
-the pixels of an image before it is decoded.
+the pixels of an image before it is decoded, and the bytes of all requests together. `http_guard` refuses what
+comes from other hosts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -18,14 +22,19 @@ from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
+from dmltune.data.decoding import SERVED_PIXELS
 from dmltune.errors import UserError
+from dmltune.serving.http_guard import Guard
 from dmltune.serving.index import ImageIndex
 from dmltune.serving.model import LoadedModel, Vectors
+from dmltune.serving.pictures import LateError
 
 BINARY = ("image/", "application/octet-stream")
-WAITING = 8  # requests whose bodies are in memory; further ones wait with theirs
-_SECONDS = 30.0  # for a request's body to arrive
+WAITING = 4  # times the largest request: the bytes of all requests that are in memory
+_SECONDS = 30.0  # for a request's body to arrive, for its turn, and for its images to be read
+_PARTS = 100  # commas and brackets of a JSON body besides those between its images
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class RequestLimits:
     """The largest request in bytes, the most pixels of an image, and the most images of a request."""
 
     bytes: int = 32_000_000
-    pixels: int = 50_000_000
+    pixels: int = SERVED_PIXELS
     images: int = 64
 
 
@@ -45,28 +54,92 @@ class RequestError(Exception):
         self.status, self.code, self.message = status, code, message
 
 
+def busy() -> RequestError:
+    return RequestError(503, "busy", "too many requests are under way; try again later")
+
+
+class Memory:
+    """The bytes of the bodies of all requests that are under way."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self.limits, self.used = limits, 0
+
+    @asynccontextmanager
+    async def body(self, request: Request) -> AsyncIterator[bytes]:
+        """Yield the body; one that is too large is refused by its header, or when it gets too large."""
+        most, body = self.limits.bytes, bytearray()
+        too_large = RequestError(413, "too_large", f"a request must have at most {most:,} bytes")
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and (len(length) > 18 or int(length) > most):
+            raise too_large
+        try:
+            with anyio.fail_after(_SECONDS):
+                async for chunk in request.stream():
+                    body += chunk
+                    self.used += len(chunk)
+                    if len(body) > most:
+                        raise too_large
+                    if self.used > WAITING * most:
+                        raise busy()
+            yield bytes(body)
+        except ClientDisconnect:
+            raise RequestError(400, "incomplete", "the connection ended before the body did") from None
+        except TimeoutError:
+            raise RequestError(
+                408, "timeout", f"the body must arrive within {_SECONDS:.0f} seconds"
+            ) from None
+        finally:
+            self.used -= len(body)
+
+
+class Work:
+    """Embeds the images of requests, one request after another."""
+
+    def __init__(self, model: LoadedModel, limits: RequestLimits) -> None:
+        self.model, self.limits = model, limits
+        self.memory, self._turn = Memory(limits), anyio.Semaphore(1)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Hold the turn during the block; one that does not come in time is refused."""
+        with anyio.move_on_after(_SECONDS) as waiting:
+            await self._turn.acquire()
+        if waiting.cancelled_caught:
+            raise busy()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    async def embedded(self, request: Request) -> Vectors:
+        async with self.memory.body(request) as body, self.alone():
+            kind = request.headers.get("content-type", "")
+            return await anyio.to_thread.run_sync(self._embed, body, kind)
+
+    def _embed(self, body: bytes, kind: str) -> Vectors:
+        deadline = time.monotonic() + _SECONDS
+        images = images_of(body, kind, self.limits)
+        pictures = self.model.pictures(images, most_pixels=self.limits.pixels, deadline=deadline)
+        try:
+            return self.model.embed_pictures(pictures)
+        except LateError as error:
+            raise RequestError(413, "too_slow", str(error)) from None
+        except UserError as error:
+            raise RequestError(400, "unreadable_image", str(error)) from None
+
+
 def application(
-    model: LoadedModel, index: ImageIndex | None = None, limits: RequestLimits | None = None
+    model: LoadedModel,
+    index: ImageIndex | None = None,
+    limits: RequestLimits | None = None,
+    names: Sequence[str] = (),
 ) -> FastAPI:
-    """Return the application for uvicorn. One request at a time computes; others wait."""
+    """Return the application for uvicorn. `names` are those of the server besides localhost."""
     limits = limits or RequestLimits()
     app = FastAPI(title="dmltune serve", description=f"Embeddings by {model.name}.")
+    app.add_middleware(Guard, names=names)
     _answer_errors(app)
-    facts = model.facts()
-    alone, in_memory = anyio.Semaphore(1), anyio.Semaphore(WAITING)
-
-    async def embedded(request: Request) -> Vectors:
-        async with in_memory:
-            return await embed_body(request)
-
-    async def embed_body(request: Request) -> Vectors:
-        images = images_of(await _body(request, limits), request.headers.get("content-type", ""), limits)
-        pictures = model.pictures(images, most_pixels=limits.pixels)
-        async with alone:
-            try:
-                return await anyio.to_thread.run_sync(model.embed_pictures, pictures)
-            except UserError as error:
-                raise RequestError(400, "unreadable_image", str(error)) from None
+    facts, work = model.facts(), Work(model, limits)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -82,7 +155,7 @@ def application(
 
     @app.post("/embed")
     async def embed(request: Request) -> dict[str, Any]:
-        emb_ND = await embedded(request)
+        emb_ND = await work.embedded(request)
         return {"fingerprint": model.fingerprint, "dim": model.dim, "embeddings": emb_ND.tolist()}
 
     @app.post("/search")
@@ -93,8 +166,8 @@ def application(
     ) -> dict[str, Any]:
         if index is None:
             raise RequestError(404, "no_index", "this server has no index; start it with --index")
-        emb_QD = await embedded(request)
-        async with alone:
+        emb_QD = await work.embedded(request)
+        async with work.alone():
             found = await anyio.to_thread.run_sync(index.search, emb_QD, k, rerank)
         return {
             "fingerprint": model.fingerprint,
@@ -110,7 +183,7 @@ def images_of(body: bytes, content_type: str, limits: RequestLimits) -> list[byt
     if kind.startswith(BINARY):
         images = [body]
     elif kind == "application/json":
-        images = _from_json(body)
+        images = _from_json(body, limits)
     else:
         raise RequestError(
             415,
@@ -127,7 +200,12 @@ def images_of(body: bytes, content_type: str, limits: RequestLimits) -> list[byt
     return images
 
 
-def _from_json(body: bytes) -> list[bytes]:
+def _from_json(body: bytes, limits: RequestLimits) -> list[bytes]:
+    # base64 has none of these: ten million empty lists would take 25 times the memory of their text
+    if body.count(b",") > limits.images + _PARTS or body.count(b"[") + body.count(b"{") > _PARTS:
+        raise RequestError(
+            413, "too_many_images", f"at most {limits.images} images a request, and nothing else of size"
+        )
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -139,24 +217,6 @@ def _from_json(body: bytes) -> list[bytes]:
         return [base64.b64decode(text, validate=True) for text in texts]
     except (binascii.Error, ValueError):
         raise RequestError(400, "base64", "an image is not valid base64") from None
-
-
-async def _body(request: Request, limits: RequestLimits) -> bytes:
-    """Return the body; one that is too large is refused by its header, or when it gets too large."""
-    too_large = RequestError(413, "too_large", f"a request must have at most {limits.bytes:,} bytes")
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > limits.bytes:
-        raise too_large
-    body = bytearray()
-    try:
-        with anyio.fail_after(_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limits.bytes:
-                    raise too_large
-    except TimeoutError:
-        raise RequestError(408, "timeout", f"the body must arrive within {_SECONDS:.0f} seconds") from None
-    return bytes(body)
 
 
 def _answer_errors(app: FastAPI) -> None:

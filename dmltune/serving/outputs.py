@@ -42,9 +42,6 @@ def write_file(file: Path, write: Callable[[Path], object]) -> None:
         os.close(handle)
         try:
             write(Path(temporary))
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(temporary, 0o666 & ~mask)  # that of a file which `open` makes
             os.replace(temporary, file)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)

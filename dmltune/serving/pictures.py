@@ -5,32 +5,44 @@ Legend: N pictures, H×W pixels, C channels.
 
 from __future__ import annotations
 
+import base64
 import io
+import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from dmltune.data.catalog._files import Source
 from dmltune.data.catalog.own import OwnSource
 from dmltune.data.decoding import DAMAGED, MAX_PIXELS, UnreadableImageError, decode, opened
+from dmltune.data.files import open_regular
 from dmltune.data.images import ImageSet, Ints, Pixels, from_pil, shrink
 from dmltune.errors import UserError, readable
 
 Picture = Any  # a path, bytes of a file, a Pillow image, or an array
 
 
+class LateError(UserError):
+    """The time for reading pictures is over."""
+
+
 @dataclass
 class Pictures:
-    """Pictures to embed. With `skip` those that cannot be read are black, and `unreadable` says why."""
+    """Pictures to embed. With `skip` those that cannot be read are black, and `unreadable` says why.
+
+    None is read after `deadline`, a time of `time.monotonic()`: a LateError.
+    """
 
     items: Sequence[Picture]
     upright: bool  # apply the EXIF rotation
     most_pixels: int = MAX_PIXELS
     skip: bool = False
+    deadline: float = math.inf
     unreadable: dict[int, str] = field(default_factory=dict)
 
     def image_set(self, margin: float) -> ImageSet:
@@ -42,6 +54,8 @@ class Pictures:
         return [self._one(int(index), side) for index in indices]
 
     def _one(self, index: int, side: int | None) -> Pixels:
+        if time.monotonic() > self.deadline:
+            raise LateError(f"the images take too long: {index} of {len(self.items)} are read. Send fewer.")
         try:
             pixels = self._pixels(self.items[index], side)
         except (UnreadableImageError, UserError) as error:
@@ -63,7 +77,7 @@ class Pictures:
                 return from_pil(self._converted(image))
         if isinstance(item, Image.Image):
             try:
-                return from_pil(self._converted(item))
+                return from_pil(self._converted(item.copy()))  # it may be turned in place
             except DAMAGED as error:
                 raise UnreadableImageError(error) from error
         return from_array(item)
@@ -88,6 +102,20 @@ def from_array(array: Any) -> Pixels:
         raise UserError(f"an array must be uint8, or floating point from 0 to 1; got {pixels.dtype}")
     rounded: Pixels = np.rint(pixels * 255).astype(np.uint8)
     return rounded
+
+
+def thumbnail(file: Path, upright: bool, longer_side: int = 224) -> str:
+    """Return a small JPEG as a data URI, "" when the file cannot be read."""
+    try:
+        with open_regular(file, "rb") as stream, opened(stream) as image:
+            image.draft("RGB", (longer_side, longer_side))
+            small = (ImageOps.exif_transpose(image) if upright else image).convert("RGB")
+            small.thumbnail((longer_side, longer_side))
+            buffer = io.BytesIO()
+            small.save(buffer, "JPEG", quality=82)
+    except (OSError, ValueError, UnreadableImageError):
+        return ""
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def as_list(images: Picture | Iterable[Picture]) -> list[Picture]:

@@ -99,6 +99,8 @@ def _folder_of(name: str, store: Store, connection: sqlite3.Connection) -> Path 
     _, inside, tail = str(folder).rpartition(f"/artifacts/{experiment}/")
     if inside:  # of this store, wherever it was moved to
         folder = own / tail
+    if store.address and folder.is_relative_to(store.artifacts):
+        store.bring(folder)
     return folder if (folder / MODEL).is_file() else None
 
 

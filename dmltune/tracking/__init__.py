@@ -14,5 +14,6 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 
 from dmltune.tracking.data_inputs import DataInput as DataInput
+from dmltune.tracking.spooled import SpooledTracker as SpooledTracker
 from dmltune.tracking.tracker import Run as Run
 from dmltune.tracking.tracker import Tracker as Tracker

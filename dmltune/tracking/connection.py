@@ -58,14 +58,24 @@ class Connection:
     def delete_files(self, uri: str, path: str | None = None) -> None:
         """Delete the artifacts at this address; of a store's own, their empty folders too."""
         repository: Any = get_artifact_repository(uri, tracking_uri=self._store.tracking_uri)
+        self._bring(uri)  # MLflow deletes what it finds
         repository.delete_artifacts(path)
-        folder = None if path else self.local_folder(uri)
+        folder = self.local_folder(uri)
+        if folder is not None and self._store.artifacts in folder.parents:
+            self._store.discard(folder / path if path else folder)
+        folder = None if path else folder
         while folder is not None and self._store.artifacts in folder.parents:
             if folder.is_dir() and any(folder.iterdir()):
                 return
             with contextlib.suppress(OSError):
                 folder.rmdir()
             folder = folder.parent
+
+    def _bring(self, uri: str) -> None:
+        """Let artifacts of a store at an address be on this machine."""
+        folder = self.local_folder(uri)
+        if folder is not None and self._store.artifacts in folder.parents:
+            self._store.bring(folder)
 
     @staticmethod
     def local_folder(uri: str) -> Path | None:

@@ -33,7 +33,7 @@ class StoreProblem:
 class StoreHealth:
     """What a store has, and what is wrong with it. `repaired` addresses were those of another folder."""
 
-    store: Path
+    store: Path | str  # a folder, or an address
     runs: int
     models: int
     size: int  # bytes
@@ -49,7 +49,7 @@ def examine(store: Store) -> StoreHealth:
             "Unset it."
         )
     if not (store.root / "mlflow.db").is_file():
-        raise UserError(f"no runs in {store.root} yet. Start a search, or choose another --store.")
+        raise UserError(f"no runs in {store.place} yet. Start a search, or choose another --store.")
     for name in DATABASES:
         store.require_database(name)
     outside = len(misplaced_addresses(store.root / "mlflow.db", store.artifacts))
@@ -57,7 +57,8 @@ def examine(store: Store) -> StoreHealth:
     runs = tracker.runs("")
     stored = [run for run in runs if run.data.tags.get(tags.MODEL) == tags.STORED]
     problems = [*_foreign(runs, store), *(problem for run in stored for problem in _model(run, tracker))]
-    return StoreHealth(store.root, len(runs), len(stored), _size(store.root), outside, tuple(problems))
+    place = store.address or store.root
+    return StoreHealth(place, len(runs), len(stored), _size(store.root), outside, tuple(problems))
 
 
 def _foreign(runs: list[Run], store: Store) -> Iterator[StoreProblem]:

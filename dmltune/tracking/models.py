@@ -79,7 +79,11 @@ class RunModels(Connection):
         self._link(run_id, model_id, step)
         figures, stamp = about.get("validation", {}), (stamps or {}).get(step)
         data = (validated_on.name, validated_on.digest) if validated_on else (None, None)
-        rows = [Metric(key, value, stamp, step, model_id, *data) for key, value in figures.items() if stamp]
+        rows = [
+            Metric(key, value, known, step, model_id, *data)
+            for key, value in figures.items()
+            if (known := self._stamp_of(run_id, key, step, stamp))
+        ]
         self.client.log_batch(run_id, metrics=rows, tags=_model_tags(tags.STORED, model_id))
         return model_id
 
@@ -97,7 +101,11 @@ class RunModels(Connection):
 
     def drop_model(self, run_id: str) -> None:
         """Delete the model of a trial that better ones have overtaken."""
-        self.delete_model(self.client.get_run(run_id))
+        try:
+            self.delete_model(self.client.get_run(run_id))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":  # it may be called again after an interruption
+                raise
         self.client.log_batch(run_id, tags=_model_tags("dropped: others did better", ""))
 
     def has_model(self, run_id: str) -> bool:
@@ -118,6 +126,7 @@ class RunModels(Connection):
         with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
             try:
                 uri = self.client.get_logged_model(model_id).artifact_location if model_id else None
+                self._bring(uri or self.client.get_run(run_id).info.artifact_uri)
                 place = {"artifact_uri": uri} if uri else {"run_id": run_id, "artifact_path": MODEL}
                 folder = download_artifacts(**place, dst_path=scratch, tracking_uri=self._store.tracking_uri)
             except (MlflowException, OSError) as error:
@@ -130,7 +139,10 @@ class RunModels(Connection):
     def stored_at(self, run: Run) -> Path | None:
         """Return the folder of the run's model in the store; None for one that is elsewhere."""
         if model_id := run.data.tags.get(tags.MODEL_ID):
-            return self.local_folder(str(self.client.get_logged_model(model_id).artifact_location))
+            uri = str(self.client.get_logged_model(model_id).artifact_location)
+            self._bring(uri)
+            return self.local_folder(uri)
+        self._bring(str(run.info.artifact_uri))
         folder = self.local_folder(str(run.info.artifact_uri))
         return None if folder is None else folder / MODEL
 
@@ -197,6 +209,10 @@ class RunModels(Connection):
         return list(self.client.search_model_versions(f"name = '{name}'"))
 
     # ---- parts
+
+    def _stamp_of(self, run_id: str, key: str, step: int, stamp: int | None) -> int | None:
+        """Return the time stamp of a figure that the run has; None when that is not known."""
+        return stamp
 
     def _model_of(self, run_id: str, experiment_id: str) -> str:
         """Return the model that an interrupted call has begun for this run."""

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,23 @@ from dmltune.tracking.views import TAG as VIEW
 _STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 LONGEST_PARAM, LONGEST_TAG, PARAMS_A_CALL = 6000, 8000, 100  # limits of MLflow's
 SEARCH_PARAMS = "search."  # how a search was asked for, in the run of the search
+PENDING = "pending"  # begins the ids of runs that the server has not made yet: pending/NAME/NUMBER
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Tracker(RunFiles, RunModels):
-    """The runs and models of one store."""
+    """The runs and models of one store.
+
+    A server that is away is an error here; `SpooledTracker` keeps what is written. `notes` are lines for the
+    user.
+    """
+
+    @property
+    def notes(self) -> deque[str]:
+        return deque()
+
+    def flush(self, seconds: float) -> None:
+        """Wait until all that was written has arrived; here it has."""
 
     # ---- experiments and runs
 
@@ -65,10 +78,11 @@ class Tracker(RunFiles, RunModels):
         tags: Mapping[str, Any],
         parent: str | None = None,
         inputs: Sequence[DataInput] = (),
+        started: int | None = None,
     ) -> tuple[str, bool]:
         """Return the id of the run with the tags `key`, and whether it is new.
 
-        An existing run is continued and keeps its parameters.
+        An existing run is continued and keeps its parameters. `started` is in milliseconds; without it: now.
         """
         runs = self.client.search_runs([experiment_id], _with_tags(key), max_results=1)
         link = {_PARENT_RUN: parent} if parent else {}
@@ -80,7 +94,8 @@ class Tracker(RunFiles, RunModels):
         else:
             # with its key from the start: a kill leaves no run that cannot be identified
             plain, known = {tag.key: tag.value for tag in labels}, False
-            run_id = str(self.client.create_run(experiment_id, run_name=name, tags=plain).info.run_id)
+            new = self.client.create_run(experiment_id, start_time=started, run_name=name, tags=plain)
+            run_id = str(new.info.run_id)
         if not known:
             self.log_params(run_id, params)
             self.log_inputs(run_id, inputs)
@@ -130,12 +145,13 @@ class Tracker(RunFiles, RunModels):
         data: DataInput | None = None,
         model_id: str = "",
         labels: Mapping[str, Any] | None = None,
+        stamp: int | None = None,
     ) -> int:
         """Log the finite ones of `metrics` at `step`, and tags, in one call; return their time stamp.
 
         With a `model_id` they are metrics of that model too, measured on `data`.
         """
-        now = int(time.time() * 1000)
+        now = stamp or now_ms()
         model = (model_id or None, data.name if data else None, data.digest if data else None)
         rows = [Metric(k, float(v), now, step, *model) for k, v in metrics.items() if math.isfinite(v)]
         if rows or labels:
@@ -167,11 +183,12 @@ class Tracker(RunFiles, RunModels):
         labels: Mapping[str, Any] | None = None,
         data: DataInput | None = None,
         model_id: str = "",
+        stamp: int | None = None,
     ) -> None:
         """End the run, with last metrics. Its state, and why it failed or was stopped, become tags."""
         state_labels = {tags.STATE: state, tags.REASON: reason, **(labels or {})}
-        self.log(run_id, step, metrics or {}, data=data, model_id=model_id, labels=state_labels)
-        self.client.set_terminated(run_id, status=_STATUS[state])
+        self.log(run_id, step, metrics or {}, data=data, model_id=model_id, labels=state_labels, stamp=stamp)
+        self.client.set_terminated(run_id, status=_STATUS[state], end_time=stamp)
 
     def close_stale(self) -> int:
         """End the runs that a killed driver on this machine left RUNNING; return how many."""
@@ -193,6 +210,20 @@ class Tracker(RunFiles, RunModels):
         experiments = [e.experiment_id for e in self.client.search_experiments()]
         runs = self.client.search_runs(experiments, _with_tags(key), max_results=1)
         return runs[0] if runs else None
+
+    def resolved(self, run_id: str) -> str:
+        """Return MLflow's id of a run that was opened while the server was away; others are as they were."""
+        if not run_id.startswith(f"{PENDING}/"):
+            return run_id
+        _, name, number = run_id.split("/")
+        runs = self.runs_of({tags.NAME: name, tags.NUMBER: number})
+        if not runs:
+            raise MlflowException(f"run {number} of {name} is not in the tracking store")
+        return str(runs[0].info.run_id)
+
+    def runs_of(self, key: Mapping[str, str]) -> list[Run]:
+        """Return the runs with these tags, the oldest first."""
+        return sorted(self.runs(_with_tags(key)), key=lambda run: int(run.info.start_time))
 
     def active_run(self, run_id: str) -> Run:
         """Return the run; a deleted or missing one is an MlflowException."""
@@ -250,6 +281,11 @@ class Tracker(RunFiles, RunModels):
 
 # `tags` is an argument's name in open_run
 _PARENT_RUN, _DRIVER, _RUN_NAME = tags.PARENT_RUN, tags.DRIVER, tags.RUN_NAME
+
+
+def now_ms() -> int:
+    """Return the time as MLflow has it."""
+    return int(time.time() * 1000)
 
 
 def _run_tags(values: Mapping[str, Any]) -> list[RunTag]:

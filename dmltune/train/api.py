@@ -20,6 +20,7 @@ from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.test_access import record_monitoring
 from dmltune.train.trial import run_trial
+from dmltune.worker_resources import WorkerResources
 
 
 def train(
@@ -32,6 +33,7 @@ def train(
     store: Store | None = None,
     data_root: Path | None = None,
     address: str | None = None,
+    per_worker: WorkerResources | None = None,
 ) -> Iterator[TrialReport]:
     """Yield a report per validation. The reference point is trained when the experiment has a space.
 
@@ -39,7 +41,7 @@ def train(
     `dmltune.evaluate` finds by `name`. The same `name` continues where it stopped. One worker trains in this
     process, several train in Ray Train.
     """
-    resources = Resources(workers, 1, address)
+    resources = Resources(workers, 1, address, per_worker=per_worker or WorkerResources())
     locations = Locations(store or Store.at(), data_root)
     name = validated_name(name or f"train-{time.strftime('%Y%m%d-%H%M%S')}")
     fingerprint = validate_experiment(experiment, locations, workers)
@@ -48,7 +50,9 @@ def train(
         record_monitoring(trained, locations, name)
         folder = training_folder(locations.store, name)
         order = Order.of(name, trained, folder, locations, threads or threads_of(usable_cores()))
-        reports = _here(order) if workers == 1 else _in_workers(order, resources)
+        locations.store.bring(folder)
+        here = workers == 1 and resources.per_worker.default
+        reports = _here(order) if here else _in_workers(order, resources, locations.store)
         yield from _tracked(
             reports, trained, fingerprint, name, space_name or experiment.data.name, locations
         )
@@ -65,10 +69,10 @@ def _here(order: Order) -> Iterator[TrialReport]:
         yield from run_trial(order, device)
 
 
-def _in_workers(order: Order, resources: Resources) -> Iterator[TrialReport]:
+def _in_workers(order: Order, resources: Resources, store: Store) -> Iterator[TrialReport]:
     from dmltune.train.worker_pool import worker_pool
 
-    with worker_pool(resources) as pool:
+    with worker_pool(resources, store) as pool:
         for _, report in pool.train([order]):
             yield report
 
@@ -101,6 +105,7 @@ def _tracked(
                 )
             run.log(report)
             if report.finished:
+                locations.store.bring(training_folder(locations.store, name))
                 run.finish(report, training_folder(locations.store, name) / "best")
                 finished = True
             yield report

@@ -14,7 +14,8 @@ from dmltune.core.embedder import Embedder
 from dmltune.core.fit import Options, Run, Schedule
 from dmltune.core.objective import Objective
 from dmltune.core.zero_shot import ZeroShot
-from dmltune.data import catalog
+from dmltune.data import elsewhere
+from dmltune.data.elsewhere import HalfRequest
 from dmltune.data.features import MapFeed, Views, stored_maps
 from dmltune.data.feed import ImageFeed
 from dmltune.data.images import ImageSet, Missing
@@ -39,9 +40,8 @@ def training_half(
     test_list: str | None = None,
 ) -> ImageSet:
     """Return the images that `search` and `train` may see: never a test class."""
-    root = Path(data_root) if data_root else None
-    half = catalog.load(name, "train", root, path=path, missing=missing, test_list=test_list)
-    return half.first_classes(classes)
+    half = HalfRequest(name, "train", path, missing, test_list)
+    return elsewhere.load(half, Path(data_root) if data_root else None).first_classes(classes)
 
 
 @lru_cache(maxsize=2)
@@ -54,8 +54,8 @@ def both_halves(
     test_list: str | None = None,
 ) -> Monitored:
     """Return training and test images, for the protocols of splits.BOTH_HALVES alone."""
-    root = Path(data_root) if data_root else None
-    test = catalog.load(name, "test", root, path=path, missing=missing, test_list=test_list)
+    half = HalfRequest(name, "test", path, missing, test_list)
+    test = elsewhere.load(half, Path(data_root) if data_root else None)
     train = training_half(name, classes, data_root, path, missing, test_list)
     return monitored(train, test.first_classes(classes))
 
@@ -79,11 +79,12 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     """Return a fresh training of this rank. All ranks get the same but for their share of the data."""
     experiment = with_weights(experiment, data_root)
     torch.manual_seed(experiment.seed)
-    feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size())
+    pinned = device.type == "cuda" and experiment.device.pinned
+    feed = build_feed(experiment, data_root, collectives.rank(), collectives.world_size(), pinned=pinned)
     objective = build_objective(experiment, feed, data_root).to(device)
     if experiment.data.views:
         feed.close()
-        feed = build_map_feed(experiment, data_root, objective.embedder)
+        feed = build_map_feed(experiment, data_root, objective.embedder, pinned)
     optimizer = build_optimizer(experiment, objective)
     return Run(objective, optimizer, feed, schedule_of(experiment), options_of(experiment))
 
@@ -94,12 +95,15 @@ def build_feed(
     rank: int = 0,
     world: int = 1,
     cache: str | None = None,
+    pinned: bool = False,
 ) -> ImageFeed:
     train, settings = training_images(experiment, data_root), feed_settings(experiment, rank, world)
-    return ImageFeed(train, validation_split(experiment, train), **settings, cache=cache)
+    return ImageFeed(train, validation_split(experiment, train), **settings, cache=cache, pinned=pinned)
 
 
-def build_map_feed(experiment: Experiment, data_root: str | None, embedder: Embedder) -> MapFeed:
+def build_map_feed(
+    experiment: Experiment, data_root: str | None, embedder: Embedder, pinned: bool = False
+) -> MapFeed:
     """Return this rank's feed of stored maps, and switch the embedder to maps."""
     train, chosen = training_images(experiment, data_root), experiment.data
     views = Views(chosen.size, chosen.augment, chosen.views or 1, chosen.maps)
@@ -108,7 +112,7 @@ def build_map_feed(experiment: Experiment, data_root: str | None, embedder: Embe
     maps = stored_maps(train, views, lambda images: embedder.at_cut(images.to(device)), digest)
     embedder.from_maps = True
     settings = feed_settings(experiment, collectives.rank(), collectives.world_size())
-    return MapFeed(train, validation_split(experiment, train), maps, **settings)
+    return MapFeed(train, validation_split(experiment, train), maps, **settings, pinned=pinned)
 
 
 def feed_settings(experiment: Experiment, rank: int, world: int) -> dict[str, Any]:
@@ -212,6 +216,7 @@ def build_embedder(experiment: Experiment, normalise: str, data_root: str | None
         chosen.frozen_bn,
         chosen.frozen_until,
         experiment.data.size,
+        experiment.device.channels_last,
     )
 
 
@@ -236,7 +241,13 @@ def schedule_of(experiment: Experiment) -> Schedule:
 
 def options_of(experiment: Experiment) -> Options:
     chosen = experiment.optimizer
-    return Options(chosen.clip_norm, chosen.warmup_new_layers, chosen.ema, experiment.precision)
+    return Options(
+        chosen.clip_norm,
+        chosen.warmup_new_layers,
+        chosen.ema,
+        experiment.precision,
+        experiment.device.compile,
+    )
 
 
 def validate_experiment(

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from dmltune.errors import UserError, readable
 from dmltune.store import without_password
+from dmltune.train.cluster_token import require_token
 
 SECONDS = 5.0
 _SETTINGS = b"\x04"
@@ -18,7 +19,7 @@ _REMEDY = "Check --address (or RAY_ADDRESS), or leave it out to run on this mach
 
 
 def require_cluster(address: str | None) -> None:
-    """Raise a UserError unless `address` is None, `auto`, `local`, or a port that accepts connections."""
+    """Raise a UserError unless `address` is None, `auto`, `local`, or a port of Ray's that lets us in."""
     if address in (None, "", "auto", "local"):
         return
     host, port = parse_address(address)
@@ -31,6 +32,7 @@ def require_cluster(address: str | None) -> None:
         raise UserError(
             f"no Ray cluster answers at {without_password(address)} ({reason}). {_REMEDY}"
         ) from None
+    require_token(address)
 
 
 def _require_grpc(connection: socket.socket) -> None:

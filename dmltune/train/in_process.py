@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -14,6 +15,7 @@ from dmltune.core.run import Diverged
 from dmltune.core.threads import torch_threads
 from dmltune.errors import UserError
 from dmltune.resources import Resources
+from dmltune.store import Store
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.trial import run_trial
@@ -27,26 +29,30 @@ class TrainingPool(Protocol):
 
 @contextlib.contextmanager
 def training_pool(
-    resources: Resources, log: Callable[[str], None] = lambda text: None
+    resources: Resources, store: Store, log: Callable[[str], None] = lambda text: None
 ) -> Iterator[TrainingPool]:
     """Run what fixed experiments are trained on until the block ends."""
     if resources.in_process:
-        yield InProcessPool()
+        yield InProcessPool(store)
         return
     from dmltune.train.worker_pool import worker_pool
 
-    with worker_pool(resources, log) as pool:
+    with worker_pool(resources, store, log) as pool:
         yield pool
 
 
+@dataclass(frozen=True)
 class InProcessPool:
     """The `train` of a worker pool, without workers."""
+
+    store: Store
 
     def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]:
         """Yield (order id, report) for every validation of every order."""
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         for order in orders:
             threads = threads_of(usable_cores())
+            self.store.bring(Path(order.folder))
             with torch_threads(threads):
                 for report in _reports(replace(order, threads=threads), device):
                     yield order.id, report

@@ -35,10 +35,23 @@ def read_embedder(folder: Path) -> tuple[Embedder, Experiment, ModelDescription]
     state, about = checkpoint.load_model(folder, _settings_of_format_1)
     with checkpoint.reading(path):
         experiment = Experiment.from_dict(about.experiment)
+        _require_sizes(experiment, about, state)
         embedder = _empty_embedder(experiment, about.normalise)
         checkpoint.load_weights(embedder, state, path)
     embedder.standardise_with(about.mean, about.std)
     return embedder, experiment, about
+
+
+def _require_sizes(experiment: Experiment, about: ModelDescription, state: dict[str, Tensor]) -> None:
+    """Raise a ValueError when the description wants a network far larger than the weights beside it."""
+    largest = max((side for tensor in state.values() for side in tensor.shape), default=0)
+    sizes = {"embedding.dim": experiment.embedding.dim or 0, "embedding_size": about.embedding_size}
+    sizes |= {f"pooling.{key}": value for key, value in experiment.pooling.parameters.items()}
+    for key, value in sizes.items():
+        if isinstance(value, int) and value > max(largest, 4096):
+            raise ValueError(f"{key} is {value}, but the largest tensor has a side of {largest}")
+    if experiment.embedding.dim not in (None, about.embedding_size):
+        raise ValueError(f"embedding_size is {about.embedding_size}, not {experiment.embedding.dim}")
 
 
 def inference_settings(experiment: Experiment, embedder: Embedder) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 from dmltune.core.checkpoint import replace_file
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
+from dmltune.private import private_files
 from dmltune.store import Store, require_regular
 from dmltune.train.name_holder import LOCK, note_holder
 
@@ -35,8 +36,15 @@ def claim_name(store: Store, name: str, experiment: Experiment, fingerprint: str
 @contextlib.contextmanager
 def hold_name(store: Store, name: str, remedy: str) -> Iterator[None]:
     """Hold the name's lock while the block runs; a second process gets a UserError with this remedy."""
+    with store.owned(), _locked(store, name, remedy):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(store: Store, name: str, remedy: str) -> Iterator[None]:
     folder = store.search_folder(name)
-    _make(folder)
+    with private_files():
+        _make(folder)
     require_regular(folder / LOCK)
     lock = FileLock(folder / LOCK, timeout=PROBED_S, mode=0o600)
     try:
@@ -48,8 +56,9 @@ def hold_name(store: Store, name: str, remedy: str) -> Iterator[None]:
             f"{folder / LOCK} cannot be written ({error.strerror}). Choose another --store."
         ) from None
     try:
-        note_holder(folder)
-        yield
+        with private_files():
+            note_holder(folder)
+            yield
     finally:
         lock.release()
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dmltune.ledger import LedgerEntry
     from dmltune.resources import Locations
 
+DISK_FULL = "no space is left on the disk"  # begins a failure that is not the configuration's
 LAST = 1_000_000  # the number of a report after which nothing comes
 
 
@@ -25,7 +26,8 @@ class Order:
     `experiment` is the tree of a validated experiment, which workers do not validate again. `opening` is the
     entry of the test ledger that lets the workers measure on the test classes at the end. `untrained` are the
     metrics of the same network before its first step, when another trial has measured them already.
-    With `known_costs`, by architecture, the reports carry what the model costs to use.
+    With `known_costs`, by architecture, the reports carry what the model costs to use. `route` says how files
+    reach the folder from a worker that does not share it (`storage.route`); without one every worker does.
     """
 
     id: str  # the same trial always has the same id, so posting twice is posting once
@@ -36,6 +38,7 @@ class Order:
     opening: dict[str, Any] | None = None
     untrained: dict[str, float] | None = None
     known_costs: dict[str, dict[str, float]] | None = None
+    route: dict[str, Any] | None = None
 
     @classmethod
     def of(

@@ -80,18 +80,26 @@ class _ProcessGroupBackend(Backend):
 
 
 def _join(rendezvous: str, backend: str, world_rank: int, world_size: int, timeout_s: int) -> None:
+    import torch
     import torch.distributed
     from ray.train.torch.config import _set_torch_distributed_env_vars
 
     _set_torch_distributed_env_vars()  # type: ignore[no-untyped-call]
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+    device = None
+    if backend == "nccl":  # known from the start: no guess by the rank, and connections are made here
+        from ray.train.torch import get_device
+
+        device = get_device()
+        torch.cuda.set_device(device)
     torch.distributed.init_process_group(
         backend=backend,
         init_method=f"file://{rendezvous}",
         rank=world_rank,
         world_size=world_size,
         timeout=timedelta(seconds=timeout_s),
+        device_id=device,
     )
 
 

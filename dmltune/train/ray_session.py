@@ -8,14 +8,15 @@ start removes it.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import secrets
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ import psutil
 from dmltune.errors import UserError
 from dmltune.resources import Resources
 from dmltune.train.cluster_address import require_cluster
+from dmltune.worker_resources import described, room
 
 _PREFIX = "dmltune-ray-"
 _ENVIRONMENT = {
@@ -58,6 +60,8 @@ class RaySession:
     scratch: Path
     cpus: int
     gpus: int
+    nodes: tuple[Mapping[str, float], ...] = ()  # what each node has, in Ray's names
+    grows: bool = False  # an autoscaler adds nodes when they are asked for
 
 
 @contextlib.contextmanager
@@ -117,8 +121,15 @@ def _start(address: str | None, ray_folder: Path) -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     ray_worker._worker_logs_enabled = verbose  # else Ray prints warnings between our lines
     if address:
+        from ray.exceptions import AuthenticationError
+
         try:
             ray.init(address=address, **shared)
+        except AuthenticationError as error:
+            raise UserError(
+                f"the cluster at {address} wants a token: {str(error).splitlines()[0]} "
+                "Name the file that holds it with RAY_AUTH_TOKEN_PATH."
+            ) from None
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"no Ray cluster answers at {address}: {str(error).splitlines()[0]} "
@@ -145,7 +156,31 @@ def _describe(address: str | None, scratch: Path) -> RaySession:
     context = ray.get_runtime_context()
     here: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
     local = not address and here == "127.0.0.1"
-    return RaySession(local, context.namespace, scratch, int(total.get("CPU", 0)), int(total.get("GPU", 0)))
+    alive = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    return RaySession(
+        local,
+        context.namespace,
+        scratch,
+        int(total.get("CPU", 0)),
+        int(total.get("GPU", 0)),
+        nodes=tuple(node["Resources"] for node in alive),
+        grows=not local and _grows(),
+    )
+
+
+def _grows() -> bool:
+    """Return whether an autoscaler is there that can add nodes."""
+    from ray._private import ray_constants
+    from ray.experimental import internal_kv
+
+    with contextlib.suppress(Exception):  # internal to Ray; without an answer the cluster stays as it is
+        status = internal_kv._internal_kv_get(ray_constants.DEBUG_AUTOSCALING_STATUS)
+        if status and json.loads(status).get("autoscaler_report"):
+            return True
+        from ray.autoscaler.v2.utils import is_autoscaler_v2
+
+        return bool(is_autoscaler_v2())
+    return False
 
 
 def usable_cores() -> int:
@@ -168,23 +203,36 @@ class ResourcePlan:
     workers: int
     threads: int
     use_gpu: bool
+    request: Mapping[str, float] = field(default_factory=lambda: {"CPU": 1.0})  # of one worker
 
 
 def plan_resources(session: RaySession, resources: Resources) -> ResourcePlan:
-    """Return as many worker groups as cores or GPUs allow.
+    """Return as many worker groups as the nodes have room for.
 
     Threads share the cores: two 2-thread trials on 2 cores run at a sixth of the speed of 1-thread ones.
     """
-    unit, available = ("GPU", session.gpus) if session.gpus else ("CPU", session.cpus)
     workers = resources.workers
+    nodes = session.nodes or ({"CPU": float(session.cpus), "GPU": float(session.gpus)},)
+    request = resources.per_worker.request(session.gpus > 0)
+    available = room(nodes, request)
     groups = resources.concurrent or max(1, available // workers)
-    if groups * workers > available:
-        room = f"--concurrent {max(1, available // workers)} or --workers {max(1, available // groups)}"
-        raise UserError(
-            f"{groups} trials at a time × {workers} workers need {groups * workers} {unit}s; "
-            f"there are {available} of them. Use {room}."
-        )
-    return ResourcePlan(groups, workers, threads_of(session.cpus // (groups * workers)), unit == "GPU")
+    if groups * workers > available and not session.grows:
+        raise UserError(_too_many(groups, workers, request, available))
+    cores = int(request.get("CPU", 0)) if resources.per_worker.cpus else session.cpus // (groups * workers)
+    return ResourcePlan(groups, workers, threads_of(cores), "GPU" in request, request)
+
+
+def _too_many(groups: int, workers: int, request: Mapping[str, float], available: int) -> str:
+    wanted = f"{groups} trials at a time × {workers} workers need {groups * workers}"
+    if list(request.values()) == [1.0]:
+        (unit,) = request
+        rule = f"{wanted} {unit}s; there are {available} of them."
+    else:
+        rule = f"{wanted} times {described(request)}; there is room for {available} such workers."
+    if available == 0:
+        return f"{rule} Ask for less of each worker, or choose another --address."
+    use = f"--concurrent {max(1, available // workers)} or --workers {max(1, available // groups)}"
+    return f"{rule} Use {use}."
 
 
 def remove_stale_folders() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -107,10 +106,8 @@ class RunSeries:
         model."""
         folder = self.member_folder(member)
         replace_file(folder / RESULT, json.dumps(result, indent=1).encode())
-        for finished in ("last", "images"):
-            shutil.rmtree(folder / finished, ignore_errors=True)
-        if not weights:
-            shutil.rmtree(folder / "best", ignore_errors=True)
+        for finished in ("last", "images") if weights else ("last", "images", "best"):
+            self.locations.store.discard(folder / finished)
 
     def close(self, interrupted: str = "") -> None:
         """End the parent run as complete, or as interrupted for this reason, with the members under way."""
@@ -121,6 +118,7 @@ class RunSeries:
 
     def _is_done(self, member: str, opening: LedgerEntry | None) -> bool:
         folder = self.member_folder(member)
+        self.locations.store.bring(folder)
         return finished_report(folder) is not None and (opening is None or is_measured(folder))
 
     def _logged(
@@ -130,6 +128,7 @@ class RunSeries:
         run.log(report)
         if report.finished:
             del self._open_runs[member]
+            self.locations.store.bring(self.member_folder(member))
             run.finish(report, self.member_folder(member) / "best")
         return member, run, report
 

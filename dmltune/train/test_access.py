@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from dmltune.data import catalog
+from dmltune.data import elsewhere
+from dmltune.data.elsewhere import HalfRequest
 from dmltune.data.images import ImageSet, Missing
 from dmltune.data.splits import ALL_CLASSES, CONVENTIONAL, WITHIN
 from dmltune.errors import UserError
@@ -104,6 +105,5 @@ def _test_half(
     missing: Missing,
     test_list: str | None,
 ) -> ImageSet:
-    root = Path(data_root) if data_root else None
-    half = catalog.load(name, "test", root, path=path, missing=missing, test_list=test_list)
-    return half.first_classes(classes)
+    half = HalfRequest(name, "test", path, missing, test_list)
+    return elsewhere.load(half, Path(data_root) if data_root else None).first_classes(classes)

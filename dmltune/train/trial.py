@@ -43,6 +43,7 @@ def run_trial(
     experiment = Experiment.from_validated(order.experiment)
     folder = Path(order.folder)
     last = folder / "last"
+    collectives.set_timeout(experiment.device.timeout_s)
     run = build_run(experiment, order.data_root, device)
     number, busy_s, costs = 0, 0.0, ("", dict[str, float]())
     try:

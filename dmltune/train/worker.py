@@ -6,10 +6,13 @@ gets an answer at least every `HEARTBEAT_S` seconds, well under gloo's time-out.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
+import socket
 import threading
 import traceback
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -18,8 +21,11 @@ import torch
 from dmltune.core import collectives
 from dmltune.core.fit import Diverged
 from dmltune.errors import UserError
-from dmltune.train.orders import Order, TrialReport
+from dmltune.private import keep_private
+from dmltune.train import deaths
+from dmltune.train.orders import DISK_FULL, Order, TrialReport
 from dmltune.train.trial import run_trial
+from dmltune.train.trial_place import trial_place
 
 HEARTBEAT_S = 20.0
 STEPS_S = 2.0  # between two messages with the step of a training
@@ -31,10 +37,13 @@ _PEER_LOST = (
 
 def serve_orders(config: dict[str, Any]) -> None:
     """Serve orders until the broker says stop, or `config["orders"]` of them (1: clean processes)."""
+    keep_private()  # on a cluster a worker has the umask of the node
     group, broker = config["group"], config["broker"]
     first = collectives.rank() == 0
     if first:
         ray.get(broker.register.remote(group))
+    _same_on_all_ranks("registered")
+    ray.get(broker.join.remote(group, deaths.this_actor()))
     served = 0
     while config["orders"] is None or served < config["orders"]:
         answer = ray.get(broker.next_order.remote(group, HEARTBEAT_S)) if first else None
@@ -56,15 +65,20 @@ def _serve(group: str, broker: Any, order: Order) -> None:
     torch.set_num_threads(order.threads)  # a reused worker keeps the number of the trial before it
     first, alone = collectives.rank() == 0, collectives.world_size() == 1
     dropped, position = threading.Event(), _Position()
+    if found := deaths.earlier_crash(Path(order.folder), collectives.rank()):
+        ray.get(broker.note_death.remote(order.id, found))
+    deaths.note_crashes(Path(order.folder), collectives.rank())
     if first:
         arguments = (group, broker, order.id, dropped, position)
         threading.Thread(target=_watch, args=arguments, daemon=True).start()
     try:
-        for report in run_trial(order, _device(), dropped.is_set, position.reach):
-            if first:
-                ray.get(broker.report.remote(group, order.id, report))
-            if report.finished or not _may_continue(group, broker, order, report):
-                return
+        with trial_place(order, first, lambda: _is_wanted(broker, order)) as place:
+            for report in run_trial(place.order, _device(), dropped.is_set, position.reach):
+                if first:
+                    place.validated(report.finished)
+                    ray.get(broker.report.remote(group, order.id, report))
+                if report.finished or not _may_continue(group, broker, order, report):
+                    return
     except Diverged as error:  # raised on every rank
         if first:
             ray.get(broker.report.remote(group, order.id, TrialReport.failed(str(error))))
@@ -72,6 +86,8 @@ def _serve(group: str, broker: Any, order: Order) -> None:
         foreseen = isinstance(error, UserError)
         details = "" if foreseen else traceback.format_exc()
         reason = str(error) if foreseen else f"{type(error).__name__}: {error}".splitlines()[0]
+        if deaths.is_full(error):
+            details, reason = "", f"{DISK_FULL} of {socket.gethostname()} at {order.folder} ({reason[:120]})"
         if alone:
             ray.get(broker.report.remote(group, order.id, TrialReport.failed(reason, details)))
             return
@@ -82,6 +98,7 @@ def _serve(group: str, broker: Any, order: Order) -> None:
         raise
     finally:
         dropped.set()
+        deaths.note_crashes(None)
 
 
 def _may_continue(group: str, broker: Any, order: Order, report: TrialReport) -> bool:
@@ -92,6 +109,13 @@ def _may_continue(group: str, broker: Any, order: Order, report: TrialReport) ->
         verdict = _same_on_all_ranks(verdict)
         if verdict != "wait":
             return bool(verdict == "go")
+
+
+def _is_wanted(broker: Any, order: Order) -> bool:
+    """Whether this order may be continued, here or elsewhere."""
+    with contextlib.suppress(ray.exceptions.RayError):
+        return not ray.get(broker.is_closed.remote(order.id))
+    return True
 
 
 class _Position:
@@ -119,7 +143,8 @@ def _same_on_all_ranks(value: Any) -> Any:
         return value
     text = json.dumps(value).encode() if collectives.rank() == 0 else b""
     length = int(collectives.broadcast_number(float(len(text))))
-    buffer = torch.zeros(length, dtype=torch.uint8)
+    # NCCL takes no tensor of the host
+    buffer = torch.zeros(length, dtype=torch.uint8, device=collectives.device())
     if collectives.rank() == 0:
         buffer.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
     collectives.broadcast_(buffer)
@@ -136,5 +161,7 @@ def _device() -> torch.device:
     if torch.cuda.is_available():
         from ray.train.torch import get_device
 
-        return get_device()
+        device = get_device()
+        torch.cuda.set_device(device)  # a worker sees all GPUs of its node; collectives use the current one
+        return device
     return torch.device("cpu")

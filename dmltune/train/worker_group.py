@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
+from ray.train.v2._internal.constants import get_env_vars_to_propagate
+from ray.train.v2._internal.execution.controller import TrainController
 
+from dmltune.train.deaths import DeathReports
 from dmltune.train.process_group import ProcessGroup
 from dmltune.train.worker import serve_orders
 
-MAX_LOST = 3  # give up after this many lost controllers
+MAX_LOST = 3  # give up after this many lost controllers in a row
+LONG_S = 60.0  # a controller that has lived so long begins a new row
 
 # Processes that Ray Train starts for every group, and that a group without Ray Data does not need.
 _UNUSED = {"DatasetsCallback"}
@@ -29,10 +36,20 @@ class GroupTrainer(TorchTrainer):
     """
 
     unwanted: frozenset[str] = frozenset()
+    controller: Any = None
 
     def _create_default_callbacks(self) -> list[Any]:
         callbacks = super()._create_default_callbacks()  # type: ignore[misc]
         return [callback for callback in callbacks if type(callback).__name__ not in self.unwanted]
+
+    def _initialize_and_run_controller(self, **options: Any) -> Any:
+        """Start the controller beside the driver as Ray does, and keep its handle to end it early."""
+        here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
+        environment = {"env_vars": get_env_vars_to_propagate()}
+        made = ray.remote(num_cpus=0, label_selector=here, runtime_env=environment)(TrainController)
+        self.controller = made.remote(**options)
+        ray.get(self.controller.run.remote())
+        return ray.get(self.controller.get_result.remote())
 
 
 @dataclass
@@ -43,10 +60,12 @@ class WorkerGroup:
     broker: Any
     workers: int
     use_gpu: bool
+    request: Mapping[str, float]  # of one worker, in Ray's names
     local: bool  # a Ray of our own, on this machine
     scratch: str  # Ray Train's own bookkeeping; nothing that lasts
     orders_per_start: int | None = None  # 1: --isolation trial
     error: BaseException | None = field(default=None, init=False)
+    _trainer_now: Any = field(default=None, init=False)
     _ending: threading.Event = field(default_factory=threading.Event, init=False)
 
     def start(self) -> None:
@@ -57,6 +76,22 @@ class WorkerGroup:
         """Do not start the group again after its next return."""
         self._ending.set()
 
+    def abandon(self) -> None:
+        """End the group although it waits for resources; what it holds of its placement group goes too."""
+        self.end()
+        trainer = self._trainer_now
+        if trainer is not None and trainer.controller is not None:
+            with contextlib.suppress(ray.exceptions.RayError, ValueError):
+                ray.kill(trainer.controller, no_restart=True)
+
+    @property
+    def ending(self) -> bool:
+        return self._ending.is_set()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
     def join(self, seconds: float) -> bool:
         """Wait for the group to end; return False when it has not."""
         self._thread.join(seconds)
@@ -66,10 +101,13 @@ class WorkerGroup:
         starts = lost = 0
         while not self._ending.is_set():
             starts += 1
+            began = time.monotonic()
             try:
-                self._trainer(f"{self.name}-{starts}").fit()
+                self._trainer_now = self._trainer(f"{self.name}-{starts}")
+                self._trainer_now.fit()
             except ray.exceptions.RayActorError as error:  # the controller of the group was killed
-                lost += 1
+                lost = 1 if time.monotonic() - began > LONG_S else lost + 1
+                self.broker.lost.remote(self.name, "its controller was lost", "node")
                 if lost == MAX_LOST:
                     self._give_up(error)
                     return
@@ -87,17 +125,19 @@ class WorkerGroup:
             self.broker.resign.remote(self.name)
 
     def _trainer(self, run_name: str) -> TorchTrainer:
-        resources = {"GPU": 1.0} if self.use_gpu else {"CPU": 1.0}
         trainer = GroupTrainer(
             serve_orders,
             train_loop_config={"group": self.name, "broker": self.broker, "orders": self.orders_per_start},
             scaling_config=ScalingConfig(
-                num_workers=self.workers, use_gpu=self.use_gpu, resources_per_worker=resources
+                num_workers=self.workers, use_gpu=self.use_gpu, resources_per_worker=dict(self.request)
             ),
             torch_config=ProcessGroup("nccl" if self.use_gpu else "gloo"),  # type: ignore[arg-type]
             # the broker counts attempts per order, so Ray's own limit is off
             run_config=RunConfig(
-                name=run_name, storage_path=self.scratch, failure_config=FailureConfig(max_failures=-1)
+                name=run_name,
+                storage_path=self.scratch,
+                failure_config=FailureConfig(max_failures=-1),
+                callbacks=[DeathReports(self.name, self.broker)],  # type: ignore[list-item]
             ),
         )
         trainer.unwanted = frozenset(_UNUSED_LOCALLY if self.local else _UNUSED)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,15 +15,19 @@ from typing import Any
 import ray
 
 from dmltune.core import checkpoint
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 from dmltune.resources import Resources
-from dmltune.train.broker import Broker
+from dmltune.storage.route import Route, find_route
+from dmltune.store import Store
+from dmltune.train.broker import Broker, kill_actor
+from dmltune.train.group_set import GroupSet
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import RaySession, ResourcePlan, plan_resources, ray_session
 from dmltune.train.stop_signals import stop_signals
 from dmltune.train.worker_group import WorkerGroup
 
 BROKER = "broker"
+HUNG_AFTER = "DMLTUNE_HUNG_AFTER"
 END_S = 20.0  # how long a group may take to end by itself
 POLL_S = 1.0  # how often the stop signal and the health of the groups are looked at, at least
 
@@ -35,16 +39,31 @@ class WorkerPool:
     session: RaySession
     plan: ResourcePlan
     broker: Any
-    groups: tuple[WorkerGroup, ...]
+    groups: GroupSet
     stopped: threading.Event
+    store: Store
+    route: Route | None = None
+
+    @property
+    def concurrent(self) -> int:
+        """How many trials the pool has room for now: a cluster grows and shrinks."""
+        return self.groups.concurrent
 
     def failure(self) -> BaseException | None:
-        """Return why no group is left to train anything; None while there is one."""
-        errors = [group.error for group in self.groups]
-        return next((error for error in errors if error), None) if all(errors) else None
+        """Return why nothing can be trained or stored any more; None while it can."""
+        if (failure := self.store.failure) is not None:
+            return failure
+        return self.groups.failure()
 
     def close(self, order_id: str) -> None:
         self.broker.close.remote(order_id)
+
+    def routed(self, order: Order) -> Order:
+        """Return the order with the way of its files to the store; here they must be at hand."""
+        if self.route is None:
+            self.store.bring(Path(order.folder))
+            return order
+        return replace(order, route=self.route.to_dict())
 
     def train(self, orders: Iterable[Order]) -> Iterator[tuple[str, TrialReport]]:
         """Yield (order id, report) for every validation of every order, as they come.
@@ -63,9 +82,10 @@ class WorkerPool:
             pending[self.broker.next_report.remote(order, after)] = order
 
         def begin() -> None:
-            while left and len(pending) < self.plan.concurrent:
+            while left and len(pending) < self.concurrent:
                 order = left.popleft()
-                ask(replace(order, id=f"{order.id}#{call}", threads=self.plan.threads), -1)
+                own = replace(order, id=f"{order.id}#{call}", threads=self.plan.threads)
+                ask(self.routed(own), -1)
 
         try:
             begin()
@@ -90,29 +110,35 @@ class WorkerPool:
 
 
 @contextlib.contextmanager
-def worker_pool(resources: Resources, log: Callable[[str], None] = lambda text: None) -> Iterator[WorkerPool]:
+def worker_pool(
+    resources: Resources, store: Store, log: Callable[[str], None] = lambda text: None
+) -> Iterator[WorkerPool]:
     """Run warm worker groups until the block ends."""
     # Ray takes the signals when it starts, so they are taken after it
     with ray_session(resources.address) as session, stop_signals(log) as stopped:
         plan = plan_resources(session, resources)
         broker = _start_broker(session)
         orders_per_start = 1 if resources.isolation == "trial" else None
-        groups = tuple(
-            WorkerGroup(
+
+        def make(index: int) -> WorkerGroup:
+            return WorkerGroup(
                 name=f"group-{index}",
                 broker=broker,
                 workers=plan.workers,
                 use_gpu=plan.use_gpu,
+                request=plan.request,
                 local=session.local,
                 scratch=str(session.scratch / "train"),
                 orders_per_start=orders_per_start,
             )
-            for index in range(plan.concurrent)
-        )
-        for group in groups:
-            group.start()
+
+        unit = "GPU" if plan.use_gpu else "CPU"
+        groups = GroupSet(make, broker, plan.concurrent, resources.concurrent, plan.workers, unit, log)
+        if not session.local:
+            groups.follow()
         try:
-            yield WorkerPool(session, plan, broker, groups, stopped)
+            with _route(session, store, log) as route:
+                yield WorkerPool(session, plan, broker, groups, stopped, store, route)
         finally:
             _end(broker, groups)
 
@@ -127,6 +153,20 @@ def finished_report(folder: Path) -> TrialReport | None:
     return None
 
 
+@contextlib.contextmanager
+def _route(session: RaySession, store: Store, log: Callable[[str], None]) -> Iterator[Route | None]:
+    """Yield how files reach the store; a private Ray on this machine needs no way."""
+    if session.local:
+        yield None
+        return
+    searches = store.searches
+    address = f"{store.address}/{searches.relative_to(store.root)}" if store.address else ""
+    with find_route(searches, address, session.namespace, log) as route:
+        if address:
+            store.note_writing_workers()
+        yield route
+
+
 def _start_broker(session: RaySession) -> Any:
     options = {
         "name": BROKER,
@@ -136,15 +176,26 @@ def _start_broker(session: RaySession) -> Any:
         "max_restarts": -1,  # empty is enough: questions carry their orders, checkpoints are on disk
         "max_task_retries": -1,
     }
-    return ray.remote(Broker).options(**options).remote()
+    return ray.remote(Broker).options(**options).remote(hung_after=hung_after(), kill=kill_actor)
 
 
-def _end(broker: Any, groups: tuple[WorkerGroup, ...]) -> None:
-    for group in groups:
-        group.end()
+def hung_after() -> float | None:
+    """Return the seconds after which a worker group without progress is restarted; None: as measured."""
+    text = os.environ.get(HUNG_AFTER)
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise UserError(f"{HUNG_AFTER} must be a number of seconds above 0; got {readable(text)}. Unset it.")
+    return seconds
+
+
+def _end(broker: Any, groups: GroupSet) -> None:
+    groups.end()
     with contextlib.suppress(ray.exceptions.RayError):
         ray.get(broker.stop.remote(), timeout=END_S)
-    deadline = time.monotonic() + END_S
-    for group in groups:
-        group.join(max(0.1, deadline - time.monotonic()))
+    groups.join(END_S)
     ray.kill(broker, no_restart=True)

@@ -7,16 +7,18 @@ $DMLTUNE_OFFLINE          1: no network; $HF_HUB_OFFLINE means the same for the 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dmltune.core import backbones
 from dmltune.core.backbones import WeightsSource
 from dmltune.data.archives import require_room
-from dmltune.data.download import FetchError, arrived, download
+from dmltune.data.download import FetchError, arrived, download, verify_file
 from dmltune.data.files import amount, locked, user_errors
 from dmltune.errors import UserError
+from dmltune.private import shared_files
 from dmltune.weights.folder import HUB_FOLDER, find, verify, weights_folder
 from dmltune.weights.progress import report
 
@@ -32,8 +34,46 @@ def obtain(name: str, weights: str, data_root: str | None = None) -> Path | None
     source = backbones.weights_source(name, weights)
     if source is None:
         return None
-    copy = find(source, data_root)
-    return copy.path if copy else fetch(source, name, weights)
+    if (copy := find(source, data_root)) is not None:
+        return copy.path
+    return _copied(source, name, weights) or fetch(source, name, weights)
+
+
+class WeightsCopies(Protocol):
+    """Another machine that may have the file."""
+
+    def weights(self, name: str, weights: str) -> tuple[str, Iterator[bytes]] | None:
+        """Return the SHA-256 and the pieces of the file; None when it is not there either."""
+
+
+_copies: WeightsCopies | None = None  # of this process
+
+
+def copy_missing_from(copies: WeightsCopies | None) -> None:
+    """Let this process copy missing files from another machine before it asks a network."""
+    global _copies
+    _copies = copies
+
+
+def _copied(source: WeightsSource, name: str, weights: str) -> Path | None:
+    """Copy the file from the other machine, once a machine; None when there is no such copy."""
+    if _copies is None or source.package:
+        return None
+    folder = weights_folder()
+    with user_errors(f"the weights folder {folder} cannot be written"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / f"{source.file}.lock", f"fetching {source.file}"):
+            if (copy := find(source)) is not None:  # by another process meanwhile
+                return copy.path
+            if (found := _copies.weights(name, weights)) is None:
+                return None
+            digest, pieces = found
+            part = folder / f".{source.file}.copy"
+            with part.open("wb") as stream:
+                stream.writelines(pieces)
+            verify_file(part, f"sha256:{digest}")
+            part.replace(folder / source.file)
+            return folder / source.file
 
 
 def repair(name: str, weights: str, data_root: str | None = None) -> Path | None:
@@ -50,6 +90,11 @@ def repair(name: str, weights: str, data_root: str | None = None) -> Path | None
 
 def fetch(source: WeightsSource, name: str, weights: str) -> Path:
     """Fetch the file. Another process that fetches it meanwhile is waited for."""
+    with shared_files():
+        return _fetched(source, name, weights)
+
+
+def _fetched(source: WeightsSource, name: str, weights: str) -> Path:
     if source.package:
         package = source.package.replace("_", "-")
         raise NotHereError(

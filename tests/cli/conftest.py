@@ -24,7 +24,7 @@ def dmltune(tmp_path: Path) -> Run:
     environment |= {"COLUMNS": "100"} | {key: os.environ[key] for key in kept if key in os.environ}
 
     def run(*words: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-        if words[:1] != ("submit",):
+        if words[:1] not in (("submit",), ("jobs",)):
             return run_command(words, tmp_path, environment, seconds)
         return subprocess.run(  # Ray reads whether to use tokens when it is imported
             [sys.executable, "-m", "dmltune", *words],

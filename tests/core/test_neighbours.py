@@ -20,7 +20,7 @@ def by_full_sort(query: Tensor, gallery: Tensor | None, k: int) -> tuple[Tensor,
     indices = np.full((len(query), k), -1)
     squared = np.full((len(query), k), np.inf)
     for i, x in enumerate(query.double().numpy()):
-        distances = np.array([((point - x) ** 2).sum() for point in points])
+        distances = ((points - x) ** 2).sum(axis=1)
         order = np.lexsort((np.arange(len(points)), distances))
         order = [j for j in order if gallery is not None or j != i][:k]
         indices[i, : len(order)], squared[i, : len(order)] = order, distances[order]

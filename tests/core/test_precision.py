@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from dmltune.core import precision
 from dmltune.core.fit import Options, Schedule, fit
+from dmltune.errors import UserError
 
 HALF = Options(precision="bfloat16")
 SCHEDULE = Schedule(max_steps=6, validate_every=3)
@@ -19,7 +21,7 @@ SCHEDULE = Schedule(max_steps=6, validate_every=3)
 
 def test_only_the_backbone_and_only_in_training_computes_in_bfloat16(toy: ModuleType) -> None:
     embedder = toy.objective().embedder
-    embedder.backbone_bfloat16 = True
+    embedder.lowered = torch.bfloat16
     seen: dict[str, torch.dtype] = {}
 
     def watch(name: str, part: nn.Module) -> None:
@@ -113,3 +115,53 @@ def test_both_types_are_measured_on_a_copy(toy: ModuleType) -> None:
     assert kinds == [torch.float32, torch.bfloat16] * 4
     assert all(torch.equal(value, before[name]) for name, value in embedder.state_dict().items())
     assert all(weight.grad is None for weight in embedder.parameters())
+
+
+def test_float16_is_refused_on_a_cpu(toy: ModuleType) -> None:
+    with pytest.raises(UserError, match="precision float16 needs a GPU; got a CPU"):
+        toy.run(options=Options(precision="float16"))
+
+
+def scaled(toy: ModuleType, scale: float, **settings: Any) -> Any:
+    """A run with the scaler that float16 has on a GPU; the backbone computes in float32, as CPUs can."""
+    run = toy.run(schedule=SCHEDULE, **settings)
+    run.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
+    return run
+
+
+@pytest.mark.parametrize("options", [None, Options(clip_norm=1e-3, warmup_new_layers=2, ema=0.5)])
+def test_a_scale_that_is_a_power_of_two_changes_no_digit(toy: ModuleType, options: Options | None) -> None:
+    plain, run = toy.run(schedule=SCHEDULE, options=options), scaled(toy, 2.0**8, options=options)
+    for each in (plain, run):
+        list(fit(each))
+    expected, found = plain.state()[0], run.state()[0]
+    assert all(torch.equal(value, expected[name]) for name, value in found.items())
+    assert run.scaler.get_scale() == 2.0**11  # grown after every second of six steps
+
+
+def test_a_step_whose_gradient_overflows_is_left_out_and_the_scale_falls(toy: ModuleType) -> None:
+    run = scaled(toy, 2.0**127)
+    before = {name: value.clone() for name, value in run.objective.embedder.named_parameters()}
+    progress = fit(run, lambda: run.step == 1)
+    list(progress)
+    assert run.scaler.get_scale() == 2.0**126
+    after = dict(run.objective.embedder.named_parameters())
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_a_resumed_run_goes_on_with_the_scale(toy: ModuleType) -> None:
+    whole, first, second = (scaled(toy, 2.0**4) for _ in range(3))
+    list(fit(whole))
+    progress = fit(first)
+    next(progress)
+    next(progress)
+    tensors, meta = first.state()
+    meta = json.loads(json.dumps(meta))
+    assert meta["scaler"]["scale"] == 2.0**5
+    second.restore(tensors, meta)
+    list(fit(second))
+    assert second.scaler.state_dict() == whole.scaler.state_dict()
+    expected = whole.state()[0]
+    assert all(torch.equal(value, expected[name]) for name, value in second.state()[0].items())
+    del meta["scaler"]  # a checkpoint of an older version
+    toy.run(schedule=SCHEDULE).restore(tensors, meta)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from dmltune.core.run import Options
 from dmltune.experiment import Experiment, load_experiment
-from dmltune.train.build import options_of
+from dmltune.train.build import build_embedder, options_of
 
 FILE = "search_spaces/mine.yaml"
 Message = Callable[..., str]
@@ -35,8 +36,10 @@ def test_the_keys_reach_the_training_and_survive_a_round_trip() -> None:
         ("optimizer: {clip_norm: 0}", f"{FILE}:2: optimizer.clip_norm must be above 0"),
         ("optimizer: {ema: 1.0}", f"{FILE}:2: optimizer.ema must be below 1"),
         ("optimizer: {warmup_new_layers: -1}", f"{FILE}:2: optimizer.warmup_new_layers must be at least 0"),
+        ("device: {timeout_s: 5}", f"{FILE}:2: device.timeout_s must be at least 60"),
+        ("device: {compiled: true}", f"{FILE}:2: unknown key 'compiled' in device; did you mean 'compile'"),
         ("optimizer: {warmup: 5}", f"{FILE}:2: unknown key 'warmup'"),
-        ("precision: float16", f"{FILE}:2: no precision 'float16'; did you mean"),
+        ("precision: float8", f"{FILE}:2: no precision 'float8'; did you mean"),
         (
             "optimizer: {warmup_new_layers: 100}\nmax_steps: 100\nvalidate_every: 50",
             f"{FILE}:2: optimizer.warmup_new_layers must be below max_steps, or the backbone is never "
@@ -70,3 +73,16 @@ def test_they_can_be_searched_and_precision_cannot(write: Write, message: Messag
     assert options_of(experiment.reference_experiment()).clip_norm == 1.0
     line = message("extends: glyphs\nsearch: {precision: {choice: [float32, auto]}}\n")
     assert "precision cannot be searched" in line
+    line = message("extends: glyphs\nsearch: {device.compile: {choice: [true, false]}}\n")
+    assert "device.compile cannot be searched: it is the same for all trials" in line
+
+
+def test_the_keys_of_the_device_reach_the_training(write: Write) -> None:
+    write("mine", "extends: glyphs\ndevice: {compile: true}\nprecision: float16\n")
+    experiment = load_experiment("mine", ["device.channels_last=false", "device.timeout_s=90"])
+    assert options_of(experiment) == Options(precision="float16", compile=True)
+    assert build_embedder(experiment, "l2").layout == torch.contiguous_format
+    assert build_embedder(load_experiment("glyphs"), "l2").layout == torch.channels_last
+    assert experiment.device.timeout_s == 90
+    assert experiment.device.pinned
+    assert Experiment.from_dict(experiment.to_dict()) == experiment

@@ -88,7 +88,7 @@ def test_scalars_follow_the_core_schema_of_yaml_1_2(text: str, value: Any) -> No
         ("a: 1\nb: \x00\n", "x.yaml:2: character U+0000 is not allowed"),
         (b"a: 1\nb: caf\xe9\n", "x.yaml:2: byte 0xe9 is not UTF-8. Save the file as UTF-8."),
         ("a: 1\n".encode("utf-16"), "x.yaml:1: byte 0xff is not UTF-8"),
-        ("a: " + "x" * 300_000, "x.yaml: larger than 256 KiB"),
+        ("a: " + "x" * 300_000, "x.yaml: larger than 64 KiB"),
         ("@a: 1\n", "x.yaml:1: not YAML"),
         ("%YAML 3.0\n---\na: 1\n", "x.yaml:1: not YAML"),
     ],

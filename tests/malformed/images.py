@@ -37,6 +37,23 @@ def png_header(width: int, height: int) -> bytes:
     )
 
 
+def png_chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def webp_canvas() -> bytes:
+    """A WebP whose header claims 16384 × 16384 pixels."""
+    head = b"WEBPVP8X" + struct.pack("<I", 10) + bytes(4) + b"\xff\x3f\x00" * 2
+    return b"RIFF" + struct.pack("<I", len(head)) + head
+
+
+def tiff_of(width: int, height: int) -> bytes:
+    """A TIFF of bytes without compression that claims this size."""
+    entries = {256: width, 257: height, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: 100}
+    rows = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in entries.items())
+    return b"II*\0\x08\0\0\0" + struct.pack("<H", len(entries)) + rows + bytes(4)
+
+
 def with_bytes(content: bytes) -> Callable[[Path], object]:
     return lambda folder: photos(folder).write_bytes(content)
 
@@ -53,6 +70,18 @@ BROKEN = {
     "tiff": b"II*\0\x08\0\0\0\xff\xff" + b"\1" * 60,
     "truncated": png_header(64, 64)[:40],
     "webp": b"RIFF\xff\xff\xff\xffWEBPVP8 ",
+    "webp-canvas": webp_canvas(),
+    "eps": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n",
+    "svg": b"<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>",
+    "pdf": b"%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\n%%EOF\n",
+    "dds": b"DDS " + struct.pack("<7I", 124, 0x1007, 60_000, 60_000, 0, 0, 0) + bytes(100),
+    "psd": b"8BPS" + struct.pack(">H6xHIIHH", 1, 3, 30_000, 30_000, 8, 3) + bytes(16),
+    "text-chunk": png_header(8, 8)[:33] + png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(50_000_000), 9)),
+    "profile": png_header(8, 8)[:33] + png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(50_000_000), 9)),
+    "tiff-huge": tiff_of(2**31 - 1, 2**31 - 1),
+    "tiff-loop": b"II*\0\x08\0\0\0\0\0\x08\0\0\0",
+    "gif-screen": b"GIF89a\xff\xff\xff\xff\x80\0\0" + bytes(6) + b",\0\0\0\0\xff\xff\xff\xff\0\x02\x00;",
+    "jpeg-huge": b"\xff\xd8\xff\xc0\0\x11\x08\xff\xdc\xff\xdc\x03\x01\x11\0\x02\x11\1\x03\x11\1\xff\xd9",
 }
 
 

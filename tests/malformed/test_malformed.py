@@ -6,15 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from malformed import arguments, files, images, output, saved
+from malformed import arguments, broken_servers, files, images, output, saved
 from malformed import servers as addresses
 from malformed.case import Case, apart, files_of, here, verify
 
-CASES = [case for table in (arguments, files, images, addresses, saved, output) for case in table.CASES]
+CASES = [
+    case
+    for table in (arguments, files, images, addresses, broken_servers, saved, output)
+    for case in table.CASES
+]
 
 
 def test_the_corpus_is_large_and_its_names_are_unique() -> None:
-    assert len(CASES) >= 250
+    assert len(CASES) >= 600
     assert len({case.name for case in CASES}) == len(CASES)
 
 

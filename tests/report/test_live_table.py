@@ -67,7 +67,7 @@ def test_the_time_left_is_known_from_the_pace_of_the_first_trial(monkeypatch: py
     state = SearchState("d", "s", "map_at_r", "max", trials_planned=3)
     state.put(TrialRecord(0, "reference", {}, max_steps=100))
     assert state.seconds_left() is None
-    monkeypatch.setattr("dmltune.search.state.time.time", lambda: next(clock))
+    monkeypatch.setattr("dmltune.search.state.time.monotonic", lambda: next(clock))
     state.note_step(0, 10)
     state.note_step(0, 30)  # half a second a step: 50 s a trial, 35 s of this one and two more
     assert state.seconds_left() == pytest.approx(35 + 2 * 50)

@@ -31,7 +31,7 @@ def searcher(records: TrialRecords, folder: Path) -> StudySearcher:
         return Order.of(str(record.number), point, folder, Locations(Store.at(folder)))
 
     engine = make_engine(EXPERIMENT, Plan.of(EXPERIMENT, 3), records)
-    dispatch = Dispatch(make_order, lambda order_id: None, lambda order_id: None, {}, concurrent=9)
+    dispatch = Dispatch(make_order, lambda order_id: None, lambda order_id: None, {}, concurrent=lambda: 9)
     return StudySearcher(EXPERIMENT, records, engine, dispatch, may_start=lambda: True)
 
 

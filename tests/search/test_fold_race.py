@@ -94,3 +94,14 @@ def test_the_noise_of_folds_leaves_out_the_means_of_rows_and_folds() -> None:
     assert degrees == 399 * 4
     assert fold_noise([[1.0, 2.0]]) == (None, 0)
     assert fold_noise([]) == (None, 0)
+
+
+def test_the_noise_of_folds_uses_configurations_that_have_not_all_folds() -> None:
+    rng = np.random.default_rng(3)
+    scores = 0.7 * rng.normal(size=(400, 5)) + 9 * rng.normal(size=(400, 1)) + 20 * rng.normal(size=5)
+    scores[200:, 2:] = np.nan  # dropped after two folds
+    scores[399, 1:] = np.nan  # one score alone tells nothing
+    noise, degrees = fold_noise(scores.tolist())
+    assert noise == pytest.approx(0.7, rel=0.07)
+    assert degrees == 199 * 4 + 199
+    assert fold_noise(scores[:399].tolist()) == pytest.approx((noise, degrees))

@@ -132,8 +132,9 @@ def test_log_h_is_exact_in_the_tail() -> None:
 def test_the_gradient_of_expected_improvement_equals_finite_differences() -> None:
     gp = process()
     for best in (-0.5, 1.0, 8.0):
-        for x in np.random.default_rng(6).random((4, 4)):
-            value, gradient = log_expected_improvement_with_gradient(gp, x, best)
+        x_MD = np.random.default_rng(6).random((4, 4))
+        value_M, gradient_MD = log_expected_improvement_with_gradient(gp, x_MD, best)
+        for x, value, gradient in zip(x_MD, value_M, gradient_MD, strict=True):
             assert value == pytest.approx(log_expected_improvement(gp, x[None], best)[0], rel=1e-7)
             numeric = numeric_gradient(lambda z, b=best: log_expected_improvement(gp, z[None], b)[0], x)
             np.testing.assert_allclose(gradient, numeric, rtol=1e-3, atol=1e-4)
@@ -242,3 +243,18 @@ def test_a_suggestion_at_300_trials_takes_less_than_a_second() -> None:
     start = time.process_time()
     study.ask(space)
     assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize(("stopped", "elsewhere"), [(0, 0), (4, 0), (5, 3), (20, 3)])
+def test_every_third_point_is_a_sobol_point_where_a_quarter_of_the_trials_was_stopped(
+    stopped: int, elsewhere: int
+) -> None:
+    study = optuna.create_study(direction="maximize", sampler=GpSampler(5, 0))
+    space = {name: FloatDistribution(0, 1) for name in "abcd"}
+    for index in range(20):
+        params = dict(zip(space, np.random.default_rng(index).random(4), strict=True))
+        told = optuna.trial.create_trial(params=params, distributions=space, value=sphere(params))
+        told.set_user_attr("stopped", index < stopped)
+        study.add_trial(told)
+    asked = [study.ask(space) for _ in range(9)]
+    assert sum(not trial.relative_params for trial in asked) == elsewhere

@@ -181,6 +181,7 @@ def _become(request: dict[str, Any]) -> None:
     import numpy
 
     os.setsid()
+    os.umask(0)  # what is private is so by itself
     for number, stream in zip((1, 2), request["streams"], strict=True):
         os.dup2(stream, number)
         os.close(stream)

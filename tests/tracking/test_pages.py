@@ -6,6 +6,8 @@ DMLTUNE_SCREENSHOTS the pictures of the pages are kept in that folder.
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from support.browser import chromium, needs_browser
 from support.driving import Place
@@ -130,6 +133,28 @@ def test_the_pages_of_the_search_and_of_its_model(links: dict[str, Any], page: A
     page.get_by_text("champion").first.wait_for()
     assert page.get_by_text("challenger").count() >= 1
     shot(page, "model")
+
+
+def test_mlflow_answers_this_machine_and_no_page_of_another_name(links: dict[str, Any]) -> None:
+    port = int(links["address"].rpartition(":")[2])
+    search = ("POST", "/ajax-api/2.0/mlflow/experiments/search", b'{"max_results": 5}')
+
+    def ask(host: str, origin: str = "") -> tuple[int, bytes]:
+        headers = {"Host": host, "Content-Type": "application/json"} | ({"Origin": origin} if origin else {})
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+            connection.request(*search, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", "localhost:5000"):
+        assert ask(host)[0] == 200
+    for host in ("attacker.example", f"10.attacker.example:{port}", "192.168.attacker.example", "192.0.2.7"):
+        status, text = ask(host)
+        assert status == 403
+        assert b"experiment_id" not in text
+    assert ask(f"127.0.0.1:{port}", "https://attacker.example")[0] == 403
+    listening = [each for each in psutil.net_connections("tcp") if each.laddr and each.laddr.port == port]
+    assert {each.laddr.ip for each in listening if each.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
 
 
 def test_a_tracking_server_is_opened_and_not_taken_for_a_database(

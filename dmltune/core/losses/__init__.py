@@ -1,9 +1,12 @@
 """One file a loss. `module(emb_BD, labels_B, refs_RD=None, ref_labels_R=None)` gives a scalar.
 
 With references the pairs are sample × reference only; without, the batch with itself minus the pairs of a
-sample with itself. Points are taken as they are: a loss does not normalise its inputs. A loss with proxies of
-its own, the parameter `proxies`, has `takes_references: ClassVar[bool] = False` and refuses references with a
-UserError (`refuse_references`).
+sample with itself. Points are taken as they are: a loss does not normalise its inputs.
+
+A loss with proxies of its own, the parameter `proxies`, has `takes_references: ClassVar[bool] = False` and
+refuses references with a UserError (`refuse_references`). To a loss with `skips_negative_labels:
+ClassVar[bool] = True` points with a label below 0 take no part: the value is that without them. Others never
+get such labels, and choosing the points for them costs a host read on a GPU.
 """
 
 from __future__ import annotations

@@ -6,18 +6,26 @@ B samples, R references (without references the batch itself), D dimensions, i a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dmltune.core.geometry import pair_masks, pairwise_distance
+from dmltune.core.geometry import any_left_out, pair_masks, pairwise_distance, taking_part
 
 _LARGEST = 1e9  # entries beyond ±1e9 count as ±1e9 in an inner product, with gradient 0
 
 
 class PairLoss(nn.Module, ABC):
-    """A loss of the distances d_ij between samples and references and of their labels."""
+    """A loss of the distances d_ij between samples and references and of their labels.
+
+    `mean_over_samples`: the value is a sum over the samples, divided by the length of the batch. Then those
+    that take no part (label below 0) add nothing to the sum, and are taken out of the divisor here.
+    """
+
+    skips_negative_labels: ClassVar[bool] = True
+    mean_over_samples: ClassVar[bool] = False
 
     def forward(
         self,
@@ -28,7 +36,10 @@ class PairLoss(nn.Module, ABC):
     ) -> Tensor:
         positive_BR, negative_BR = pair_masks(labels_B, ref_labels_R)
         measured_BR = self.measure(emb_BD, emb_BD if refs_RD is None else refs_RD)
-        return self.of_pairs(measured_BR, positive_BR, negative_BR)
+        value = self.of_pairs(measured_BR, positive_BR, negative_BR)
+        if self.mean_over_samples and any_left_out(labels_B):
+            value = value * (len(labels_B) / taking_part(labels_B))
+        return value
 
     def measure(self, x_BD: Tensor, y_RD: Tensor) -> Tensor:
         """Return what `of_pairs` needs of every pair."""

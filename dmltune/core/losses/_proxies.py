@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dmltune.core.geometry import at_least_float32, l2_normalise
+from dmltune.core.geometry import at_least_float32, l2_normalise, taking_part
 from dmltune.core.losses import refuse_references
 
 
@@ -21,6 +21,7 @@ class ProxyLoss(nn.Module, ABC):
     """A loss of the similarities to `proxies` (C, ..., D), random unit vectors at the start."""
 
     takes_references: ClassVar[bool] = False
+    skips_negative_labels: ClassVar[bool] = True
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
@@ -42,7 +43,7 @@ class ProxyLoss(nn.Module, ABC):
 
     @abstractmethod
     def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
-        """Return the loss of s (B, C, ...), a scalar."""
+        """Return the loss of s (B, C, ...), a scalar, over the samples with a label of at least 0."""
 
     def penalty(self, unit: Tensor) -> Tensor:
         """Return the penalty of the unit proxies (C, ..., D), a scalar."""
@@ -50,5 +51,11 @@ class ProxyLoss(nn.Module, ABC):
 
 
 def mean_cross_entropy(logits_BC: Tensor, labels_B: Tensor) -> Tensor:
-    """−log softmax at the label, mean over the batch; 0 for an empty one."""
-    return F.cross_entropy(logits_BC, labels_B, reduction="sum") / max(1, len(labels_B))
+    """−log softmax at the label, mean over the samples that take part; 0 without one."""
+    own_B = labels_B.clamp(min=-1)
+    return F.cross_entropy(logits_BC, own_B, reduction="sum", ignore_index=-1) / taking_part(labels_B)
+
+
+def own_class(labels_B: Tensor) -> Tensor:
+    """Return the columns of the labels, (B, 1); any column for a sample that takes no part."""
+    return labels_B.clamp(min=0).unsqueeze(1)

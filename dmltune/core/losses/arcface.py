@@ -9,7 +9,7 @@ import torch
 from annotated_types import Gt, Interval
 from torch import Tensor
 
-from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
+from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy, own_class
 
 _FLAT = 1e-8  # sin²θ below which the sine is linear in sin²θ: √ has an infinite gradient at 0
 
@@ -34,7 +34,7 @@ class Arcface(ProxyLoss):
         self.scale, self.margin = scale, margin
 
     def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
-        own_B1 = labels_B.unsqueeze(1)
+        own_B1 = own_class(labels_B)
         shifted_B1 = shifted_cosine(similarity.gather(1, own_B1), self.margin)
         return mean_cross_entropy(self.scale * similarity.scatter(1, own_B1, shifted_B1), labels_B)
 

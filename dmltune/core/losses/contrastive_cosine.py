@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Interval
@@ -15,6 +15,8 @@ _SAME = 1e-5  # a positive pair that is closer than this adds nothing
 
 class ContrastiveCosine(SimilarityLoss):
     """(Σ_pos (1 − s)[s < 1 − 1e-5] + Σ_neg s[s > margin]) / number of anchors, s the inner product."""
+
+    mean_over_samples: ClassVar[bool] = True
 
     def __init__(self, margin: Annotated[float, Interval(ge=-1, le=1)] = 0.5) -> None:
         super().__init__()

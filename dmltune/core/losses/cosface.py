@@ -7,7 +7,7 @@ from typing import Annotated
 from annotated_types import Gt, Interval
 from torch import Tensor
 
-from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
+from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy, own_class
 
 
 class Cosface(ProxyLoss):
@@ -26,5 +26,5 @@ class Cosface(ProxyLoss):
 
     def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
         margin_B1 = similarity.new_full((len(labels_B), 1), -self.margin)
-        logits_BC = self.scale * similarity.scatter_add(1, labels_B.unsqueeze(1), margin_B1)
+        logits_BC = self.scale * similarity.scatter_add(1, own_class(labels_B), margin_B1)
         return mean_cross_entropy(logits_BC, labels_B)

@@ -7,7 +7,7 @@ positives alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge
@@ -23,6 +23,8 @@ class Fastap(nn.Module):
 
     FastAP_i = 1/N_i⁺ Σ_l Ĥ⁺_il ĥ⁺_il / Ĥ_il with N_i⁺ the number of positives (eq. 21 prints N_i).
     """
+
+    skips_negative_labels: ClassVar[bool] = True
 
     def __init__(self, bins: Annotated[int, Ge(1)] = 10) -> None:
         super().__init__()

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from dmltune.core.geometry import at_least_float32
+from dmltune.core.host_numbers import HostNumbers
 from dmltune.errors import UserError, nearest
 
 _GIVEN = {"num_classes": "num_classes", "embedding_size": "dim", "descriptors_dim": "dim"}
@@ -38,7 +39,7 @@ _REFERENCES_MIXED_UP = frozenset({"ThresholdConsistentMarginLoss"})
 """Accepts references, and looks their indices up in the batch (2.9)."""
 
 
-class FromPml(nn.Module):
+class FromPml(HostNumbers):
     """One loss of pytorch-metric-learning; proxies of its own are its parameters.
 
     `miner` names a miner of the library, at its defaults, that picks the pairs. `component` makes a subclass
@@ -67,7 +68,7 @@ class FromPml(nn.Module):
         _register_plain_tensors(self.loss)
         self.random = miner is not None or values.get("triplets_per_anchor", "all") != "all"
         if self.random:
-            self.draws = nn.Buffer(torch.tensor(0))
+            self.draws, self.host_numbers = 0, ("draws",)
 
     def forward(
         self,
@@ -92,8 +93,8 @@ class FromPml(nn.Module):
     def _own_draws(self, emb_BD: Tensor) -> Iterator[None]:
         """Draw from a seed in the state: alike on all ranks and after resuming; other draws stay."""
         with torch.random.fork_rng([emb_BD.device] if emb_BD.is_cuda else []):
-            torch.manual_seed(int(self.draws))
-            self.draws.add_(1)
+            torch.manual_seed(self.draws)
+            self.draws += 1
             yield
 
     @contextmanager

@@ -8,6 +8,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from dmltune.core.fixed_shapes import fixed_shapes
 from dmltune.core.losses._pairs import PairLoss, only
 
 _LARGEST = 1e15  # a violation saturates here, with gradient 0: the sum of the squares stays within float32
@@ -29,7 +30,11 @@ class Lifted(PairLoss):
 
     def of_pairs(self, dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor) -> Tensor:
         near_BR = only(self.margin - dist_BR, negative_BR)
-        near_B, near_R = near_BR.logsumexp(1), near_BR.logsumexp(0)
+        near_B1, near_R = near_BR.logsumexp(1, keepdim=True), near_BR.logsumexp(0)
+        if fixed_shapes(dist_BR):
+            violation_BR = dist_BR + torch.logaddexp(near_B1, near_R)
+            terms_BR = torch.where(positive_BR, violation_BR, 0).clamp(0, _LARGEST)
+            return terms_BR.square().sum() / (2 * positive_BR.sum()).clamp(min=1)
         i, j = positive_BR.nonzero(as_tuple=True)
-        violation_P = dist_BR[i, j] + torch.logaddexp(near_B[i], near_R[j])
+        violation_P = dist_BR[i, j] + torch.logaddexp(near_B1.squeeze(1)[i], near_R[j])
         return violation_P.clamp(0, _LARGEST).square().sum() / max(1, 2 * len(i))

@@ -15,8 +15,8 @@ from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 from torch.nn import functional as F
 
-from dmltune.core.geometry import at_least_float32
-from dmltune.core.losses._proxies import ProxyLoss
+from dmltune.core.geometry import at_least_float32, taking_part
+from dmltune.core.losses._proxies import ProxyLoss, own_class
 from dmltune.errors import UserError
 
 Outer = Literal["identity", "power", "log"]
@@ -88,14 +88,15 @@ class MetricCrossEntropy(ProxyLoss):
         self.power, self.rate = POWER if power is None else power, RATE if rate is None else rate
 
     def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
-        own_B1 = labels_B.unsqueeze(1)
+        own_B1 = own_class(labels_B)
         log_x_BC = F.log_softmax(similarity / self.temperature, -1)
         log_rest_BC = _log_one_minus(log_x_BC)
         # t is x, but 1 − x in the column of the label
         log_t_BC = log_x_BC.scatter(1, own_B1, log_rest_BC.gather(1, own_B1))
         log_not_t_BC = log_rest_BC.scatter(1, own_B1, log_x_BC.gather(1, own_B1))
         total_B = self._d(log_t_BC, log_not_t_BC).sum(1)
-        return concave(total_B, self.outer, self.power, self.rate).sum() / max(1, len(labels_B))
+        total_B = torch.where(labels_B >= 0, total_B, 0)  # F(0) = 0
+        return concave(total_B, self.outer, self.power, self.rate).sum() / taking_part(labels_B)
 
     def _d(self, log_t: Tensor, log_not_t: Tensor) -> Tensor:
         """−log(1 − k t^p) from log t and log(1 − t), elementwise.
@@ -106,7 +107,7 @@ class MetricCrossEntropy(ProxyLoss):
         small = -torch.log1p(-self.k * (self.p * log_t.clamp(max=-0.5)).exp())
         held = log_not_t.clamp(math.log(torch.finfo(log_t.dtype).eps), -0.5)
         log_gap = torch.log(-torch.expm1(self.p * torch.log1p(-held.exp()))) + (log_not_t - held)
-        floor = log_gap.new_tensor(1 - self.k).log()
+        floor = log_gap.new_full((), 1 - self.k).log()
         large = -torch.logaddexp(floor, log_gap + math.log(self.k))
         return torch.where(log_not_t < math.log(0.5), large, small)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Gt, Interval
@@ -18,6 +18,8 @@ class MultiSimilarity(SimilarityLoss):
     with s_n + ε > min_p s_p count; an anchor without positives or without negatives then has no pairs. An
     anchor without pairs counts as 0.
     """
+
+    mean_over_samples: ClassVar[bool] = True
 
     def __init__(
         self,

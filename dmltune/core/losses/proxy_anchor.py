@@ -32,7 +32,9 @@ class ProxyAnchor(ProxyLoss):
     def value(self, similarity: Tensor, labels_B: Tensor) -> Tensor:
         own_BC = labels_B.unsqueeze(1) == torch.arange(similarity.shape[1], device=labels_B.device)
         pull_C = _log_one_plus_sum(-self.alpha * (similarity - self.delta), own_BC)
-        push_C = _log_one_plus_sum(self.alpha * (similarity + self.delta), ~own_BC)
+        push_C = _log_one_plus_sum(
+            self.alpha * (similarity + self.delta), ~own_BC & (labels_B >= 0).unsqueeze(1)
+        )
         return pull_C.sum() / own_BC.any(0).sum().clamp(min=1) + push_C.mean()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Gt
@@ -20,6 +20,8 @@ class RankedList(PairLoss):
     α = boundary, m = margin, T = temperature. A part without such pairs is 0. The gradient is that
     of the value: the weights w are not held fixed.
     """
+
+    mean_over_samples: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 
 from dmltune.core.geometry import pairwise_distance
-from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy
+from dmltune.core.losses._proxies import ProxyLoss, mean_cross_entropy, own_class
 
 
 class SoftTriple(ProxyLoss):
@@ -37,7 +37,7 @@ class SoftTriple(ProxyLoss):
         weight_BCK = (similarity / self.gamma).softmax(-1)
         relaxed_BC = (weight_BCK * similarity).sum(-1)
         margin_B1 = relaxed_BC.new_full((len(labels_B), 1), -self.delta)
-        logits_BC = self.scale * relaxed_BC.scatter_add(1, labels_B.unsqueeze(1), margin_B1)
+        logits_BC = self.scale * relaxed_BC.scatter_add(1, own_class(labels_B), margin_B1)
         return mean_cross_entropy(logits_BC, labels_B)
 
     def penalty(self, unit: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from dmltune.core.fixed_shapes import fixed_shapes
 from dmltune.core.losses._pairs import PairLoss
 
 
@@ -55,7 +56,9 @@ def _slopes(
     dist_BR: Tensor, positive_BR: Tensor, negative_BR: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
     """Return (pulls less pushes of each distance, number of active triplets)."""
-    most = int(positive_BR.sum(1).max()) if positive_BR.numel() else 0
+    most = dist_BR.shape[1] if len(dist_BR) else 0  # columns that are not needed hold −∞
+    if most and not fixed_shapes(dist_BR):
+        most = int(positive_BR.sum(1).max())
     if most == 0:
         return torch.zeros_like(dist_BR), torch.zeros((), dtype=torch.long, device=dist_BR.device)
     # ascending; rows with fewer than P positives have −∞ in front, which no negative violates

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from dmltune.core.fixed_shapes import fixed_shapes
 from dmltune.core.plain_graph import plain_graph
 
 _PASSES = 100  # more than bisection alone would need; three to six are usual
-_GRAPH_PASSES = 20  # of an exported network, which cannot stop earlier
+_FIXED_PASSES = 20  # where the host does not see when all are done: on a device, and in an exported network
 
 
 class Transport(NamedTuple):
@@ -139,7 +140,8 @@ def _newton(alpha_BN: Tensor, mu: float) -> tuple[Tensor, Tensor]:
     x_B1 = torch.clamp(widened_B1 - alpha_BN.mean(-1, keepdim=True), low_B1, high_B1)
     before_B1 = high_B1 - low_B1
     done_B1 = torch.zeros_like(x_B1, dtype=torch.bool)
-    for _ in range(_GRAPH_PASSES if plain_graph() else _PASSES):
+    fixed = plain_graph() or fixed_shapes(alpha_BN)
+    for _ in range(_FIXED_PASSES if fixed else _PASSES):
         logit_BN = x_B1 + alpha_BN
         up_BN, down_BN = torch.sigmoid(logit_BN), torch.sigmoid(-logit_BN)
         up_B1, down_B1 = up_BN.sum(-1, keepdim=True), down_BN.sum(-1, keepdim=True)
@@ -155,7 +157,7 @@ def _newton(alpha_BN: Tensor, mu: float) -> tuple[Tensor, Tensor]:
         before_B1 = (next_B1 - x_B1).abs()
         x_B1 = torch.where(done_B1, x_B1, next_B1)
         done_B1 = done_B1 | (newton_B1 & (step_B1 <= eps**0.5))  # the error after it is its square
-        if not plain_graph() and bool(done_B1.all()):
+        if not fixed and bool(done_B1.all()):
             break
     return x_B1 + alpha_BN, torch.ones_like(x_B1)
 

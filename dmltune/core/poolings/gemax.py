@@ -31,7 +31,9 @@ class Gemax(Pooling):
         scaled_BND = local_BND / magnitude(local_BND, 1, 2)
         square_B11 = scaled_BND.square().sum(-1, keepdim=True).mean(1, keepdim=True)
         kernel_BNN = scaled_BND @ scaled_BND.mT / torch.where(square_B11 == 0, 1, square_B11)
-        system_BNN = kernel_BNN + self.ridge * torch.eye(local_BND.shape[1]).to(kernel_BNN)
+        system_BNN = kernel_BNN + self.ridge * torch.eye(
+            local_BND.shape[1], dtype=kernel_BNN.dtype, device=kernel_BNN.device
+        )
         ones_BN1 = system_BNN.new_ones((*system_BNN.shape[:2], 1))
         # without the check of `solve`: the system is positive definite, and what is not finite stays visible
         weights_BN1: Tensor = torch.linalg.solve_ex(system_BNN, ones_BN1).result

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Interval
 from torch import Tensor, nn
 
 from dmltune.core.geometry import greedy_k_center, lip, pairwise_distance
+from dmltune.core.host_numbers import HostNumbers
 from dmltune.core.poolings import Pooling
 from dmltune.core.poolings._transport import Transport, partial_transport, transport
 
@@ -45,7 +46,7 @@ def generalized_sum_pool(
     return Pooled(pooled_BD, plan_BMN.sum(-1) / mu, weights_BN)
 
 
-class Gsp(Pooling):
+class Gsp(HostNumbers, Pooling):
     """Generalized sum pooling of the local features of a map, with learned prototypes ω.
 
     Before `start` it pools as at μ = 1. `under` says what becomes of the map and its weights:
@@ -56,6 +57,8 @@ class Gsp(Pooling):
              the thesis; `gap_gmp` at μ = 1. The authors' code takes this maximum before the 1×1 convolution,
              here it follows it, as in `gap_gmp`.
     """
+
+    host_numbers = ("started",)
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class Gsp(Pooling):
         self.mu, self.epsilon, self.iterations, self.under = mu, epsilon, iterations, under
         start_MD = torch.randn(prototypes, channels, dtype=torch.float32) * (0.1 / channels**0.5)
         self.prototypes = nn.Parameter(start_MD)
-        self.started = nn.Buffer(torch.tensor(False))
+        self.started = False
 
     def forward(self, features_BDHW: Tensor) -> Tensor:
         return self.with_attributes(features_BDHW)[0]
@@ -113,7 +116,7 @@ class Gsp(Pooling):
         noise_MD = torch.randn(chosen_MD.shape, generator=generator, dtype=torch.float32)
         noise_MD[: len(picks)] = 0
         self.prototypes.copy_(chosen_MD + noise_MD.to(chosen_MD) * (_JITTER / chosen_MD.shape[1] ** 0.5))
-        self.started.fill_(True)
+        self.started = True
 
     def _pool(self, local_BND: Tensor) -> Pooled:
         mu = self.mu if self.started else 1.0

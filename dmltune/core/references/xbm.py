@@ -11,11 +11,12 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
+from dmltune.core.host_numbers import HostNumbers
 from dmltune.core.losses import refuse_references
 from dmltune.core.references import References
 
 
-class Xbm(References):
+class Xbm(HostNumbers, References):
     """`forward` enqueues the detached batch, then gives L(batch) + weight·L(sample × memory).
 
     The memory is filled from the first training step on; the second term joins after `start_step` of them
@@ -27,6 +28,8 @@ class Xbm(References):
     that is satisfied (in the triplet loss it means "no negative nearer than the margin"). It stays as in the
     text: its pull on the sample is along the sample itself, which l2 normalisation removes.
     """
+
+    host_numbers = ("held", "next_slot", "steps")
 
     def __init__(
         self,
@@ -40,34 +43,32 @@ class Xbm(References):
         self.size, self.start_step, self.weight = size, start_step, weight
         self.memory = nn.Buffer(torch.zeros(size, dim, dtype=torch.float32))
         self.memory_labels = nn.Buffer(torch.zeros(size, dtype=torch.long))
-        self.held = nn.Buffer(torch.tensor(0))
-        self.next_slot = nn.Buffer(torch.tensor(0))
-        self.steps = nn.Buffer(torch.tensor(0))
+        self.held = self.next_slot = self.steps = 0
 
     def forward(self, loss: nn.Module, emb_BD: Tensor, labels_B: Tensor) -> Tensor:
         if not getattr(loss, "takes_references", True):
             refuse_references(loss, self.memory)  # now, not when the memory joins in
-        started = int(self.steps) >= self.start_step
+        started = self.steps >= self.start_step
         if self.training:
             self._enqueue(emb_BD.detach(), labels_B)
-            self.steps.add_(1)
+            self.steps += 1
         value: Tensor = loss(emb_BD, labels_B)
-        held = int(self.held)
-        if not (started and held and self.weight > 0):
+        if not (started and self.held and self.weight > 0):
             return value
-        remembered: Tensor = loss(emb_BD, labels_B, self.memory[:held], self.memory_labels[:held])
+        memory_MD, memory_labels_M = self.memory[: self.held], self.memory_labels[: self.held]
+        remembered: Tensor = loss(emb_BD, labels_B, memory_MD, memory_labels_M)
         return value + self.weight * remembered
 
     def figures(self) -> dict[str, float]:
         return {"memory": float(self.held)}
 
     def idle(self) -> dict[str, str]:
-        if int(self.steps) <= self.start_step:
+        if self.steps <= self.start_step:
             why = "the memory did not join the loss; lower references.start_step, or raise max_steps"
             return dict.fromkeys(("size", "start_step", "weight"), why)
         if not self.weight:
             return dict.fromkeys(("size", "start_step"), "references.weight is 0")
-        if int(self.held) < self.size:
+        if self.held < self.size:
             return {"size": "the memory was never full; lower references.size, or raise max_steps"}
         return {}
 
@@ -79,5 +80,5 @@ class Xbm(References):
         slots = (self.next_slot + recent) % self.size
         self.memory[slots] = emb_BD[recent].to(self.memory.dtype)
         self.memory_labels[slots] = labels_B[recent]
-        self.next_slot.add_(count).remainder_(self.size)
-        self.held.add_(count).clamp_(max=self.size)
+        self.next_slot = (self.next_slot + count) % self.size
+        self.held = min(self.held + count, self.size)

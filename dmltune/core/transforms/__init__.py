@@ -24,7 +24,10 @@ class Transform(nn.Module, ABC):
 
     @abstractmethod
     def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return unit points with gradient (G, D) and labels (G,) of pooled (raw) and unit points."""
+        """Return unit points with gradient (G, D) and labels (G,) of pooled (raw) and unit points.
+
+        A label below 0 marks a point that takes no part, where shapes must not depend on values.
+        """
 
     def idle(self) -> dict[str, str]:
         """Return parameter → why it has had no effect so far, and the remedy."""

@@ -12,7 +12,10 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
+from dmltune.core.fixed_shapes import fixed_shapes
 from dmltune.core.geometry import l2_normalise
+from dmltune.core.host_numbers import HostNumbers
+from dmltune.core.random_numbers import uniform
 from dmltune.core.transforms import Transform
 from dmltune.errors import UserError
 
@@ -67,39 +70,42 @@ class Centres(nn.Module):
         GPU.
         """
         x_BD = x_BD.to(self.values.dtype)
-        classes_U, place_B = torch.unique(labels_B, return_inverse=True)
-        is_UB = (place_B == torch.arange(len(classes_U), device=x_BD.device).unsqueeze(1)).to(x_BD.dtype)
-        sums_UD = self.values[classes_U] + is_UB @ x_BD
-        self.values[classes_U] = sums_UD / (1 + is_UB.sum(1, keepdim=True))
+        same_BB = labels_B.unsqueeze(1) == labels_B
+        is_BB = same_BB.to(x_BD.dtype)
+        sums_BD = self.values[labels_B] + is_BB @ x_BD
+        self._set(labels_B, same_BB, sums_BD / (1 + is_BB.sum(1, keepdim=True)))
 
     @torch.no_grad()
-    def pick_(self, x_BD: Tensor, labels_B: Tensor, generator: torch.Generator) -> None:
-        """Set the centre of each class of the batch to a random sample ("Pick" of table 6)."""
-        draw_B = torch.randperm(len(labels_B), generator=generator).to(labels_B.device)
+    def pick_(self, x_BD: Tensor, labels_B: Tensor, draw_B: Tensor) -> None:
+        """Set the centre of each class of the batch to its sample with the largest draw ("Pick", table 6)."""
         same_BB = labels_B.unsqueeze(1) == labels_B
-        picked_B = ~(same_BB & (draw_B > draw_B.unsqueeze(1))).any(1)
-        self.values[labels_B[picked_B]] = x_BD[picked_B].to(self.values.dtype)
+        picked_B = torch.where(same_BB, draw_B, -1).argmax(1)
+        self._set(labels_B, same_BB, x_BD[picked_B].to(self.values.dtype))
+
+    def _set(self, labels_B: Tensor, same_BB: Tensor, values_BD: Tensor) -> None:
+        """Overwrite the centres by the row of the first sample of each class: many write, all the same."""
+        first_B = same_BB.to(torch.uint8).argmax(1)
+        self.values[labels_B] = values_BD[first_B]
 
     def known(self) -> Tensor:
         """Return (C,) whether a class has a centre."""
         return (self.values.amax(1) != 0) | (self.values.amin(1) != 0)  # several times as fast as any()
 
 
-def other_classes(allowed_C: Tensor, own_B: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw an allowed class for each sample uniformly, never its own; there must be one, (B,)."""
-    if not len(own_B):
-        return own_B
-    classes_K = allowed_C.nonzero().squeeze(1)
-    inside_B = allowed_C[own_B]
-    others_B = len(classes_K) - inside_B.long()
-    # float64 is uniform to 2⁻⁵³, so the floor is as good as a draw of a whole number below `others`
-    share_B = torch.rand(len(own_B), generator=generator, dtype=torch.float64).to(own_B.device)
-    index_B = (share_B * others_B).long()
-    place_B = torch.searchsorted(classes_K, own_B)
-    return classes_K[index_B + (inside_B & (index_B >= place_B))]
+def other_classes(allowed_C: Tensor, own_B: Tensor, share_B: Tensor) -> Tensor:
+    """Return an allowed class for each sample, never its own; there must be one, (B,).
+
+    `share_B` are numbers in [0, 1): uniform ones, float64 and so to 2⁻⁵³, give every class the same chance.
+    """
+    number_C = allowed_C.cumsum(0)
+    inside_B = allowed_C[own_B].long()
+    place_B = number_C[own_B] - inside_B
+    index_B = (share_B * (number_C[-1] - inside_B)).long()
+    chosen_B = index_B + (inside_B & (index_B >= place_B))
+    return torch.searchsorted(number_C, chosen_B + 1).clamp(max=len(number_C) - 1)
 
 
-class Variation(nn.Module):
+class Variation(HostNumbers):
     """A running covariance of σ of all classes, and the projection Q Qᵀ on its leading subspace (FTL).
 
     Q are the fewest leading eigenvectors that hold `energy` of the trace. Not in the text, which says "95 %
@@ -107,28 +113,36 @@ class Variation(nn.Module):
     of eigenvalues matter, and the features' size drifts in training).
     """
 
+    host_numbers = ("updates",)
+
     def __init__(self, dim: int, energy: float) -> None:
         super().__init__()
         self.energy = energy
         self.covariance = nn.Buffer(torch.zeros(dim, dim, dtype=torch.float32))
         self.projector: Tensor = nn.Buffer(torch.zeros(dim, dim, dtype=torch.float32))
-        self.updates = nn.Buffer(torch.tensor(0))
+        self.updates = 0
 
     @torch.no_grad()
     def update_(self, sigma_nD: Tensor) -> None:
-        """Add σ to the covariance, unless it is empty, zero or not finite."""
-        if not (len(sigma_nD) and 0 < float(sigma_nD.abs().max()) < float("inf")):
-            return
-        unit_nD = l2_normalise(sigma_nD.to(self.covariance.dtype).flatten()).view_as(sigma_nD)
-        self.covariance.lerp_(unit_nD.mT @ unit_nD, 1 - _MOMENTUM)
-        if int(self.updates) % _EVERY == 0:
+        """Add σ to the covariance, unless it is empty, zero or not finite.
+
+        Rows of zeros add nothing. Nothing is known in the first step; from the second on, every tenth update
+        is followed by the decomposition, for which the host has to wait.
+        """
+        sigma_nD = sigma_nD.to(self.covariance.dtype)
+        largest = sigma_nD.abs().amax()
+        unit_nD = l2_normalise(sigma_nD.flatten()).view_as(sigma_nD)
+        moved_DD = self.covariance.lerp(unit_nD.mT @ unit_nD, 1 - _MOMENTUM)
+        self.covariance.copy_(torch.where((largest > 0) & largest.isfinite(), moved_DD, self.covariance))
+        if self.updates % _EVERY == 1:
             # a new tensor: the backward of points that were generated before still needs the old one
             values_D, vectors_DD = torch.linalg.eigh(self.covariance)
             held_D = values_D.clamp(min=0).flip(0).cumsum(0)
-            count = int((held_D < self.energy * held_D[-1]).sum()) + 1
-            leading_DK = vectors_DD[:, -count:]
-            self.projector = leading_DK @ leading_DK.mT
-        self.updates.add_(1)
+            count = (held_D < self.energy * held_D[-1]).sum() + 1
+            leading_D = torch.arange(len(values_D), 0, -1, device=count.device) <= count
+            leading_DD = torch.where(leading_D & (held_D[-1] > 0), vectors_DD, 0)
+            self.projector = leading_DD @ leading_DD.mT
+        self.updates += 1
 
 
 class Sft(Transform):
@@ -166,55 +180,61 @@ class Sft(Transform):
         self.centres = Centres(num_classes, dim)
         self.variation = Variation(dim, energy) if form == "ftl" else None
         if centres == "random":
-            directions_CD = torch.randn(num_classes, dim, generator=self._generator(), dtype=torch.float32)
+            generator = torch.Generator().manual_seed(int(self.seed))
+            directions_CD = torch.randn(num_classes, dim, generator=generator, dtype=torch.float32)
             self.centres.values.copy_(l2_normalise(directions_CD))
 
     def generate(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
-        source_G, target_G = self._pairs(labels_B)
+        target_B = self._targets(labels_B)
+        if fixed_shapes(labels_B):
+            return self._moved(emb_BD if self.on_sphere else raw_BD, labels_B, target_B), target_B
+        source_G = (target_B >= 0).nonzero().squeeze(1)
         x_GD = (emb_BD if self.on_sphere else raw_BD)[source_G]
-        from_GD, to_GD = self.centres.values[labels_B[source_G]], self.centres.values[target_G]
+        return self._moved(x_GD, labels_B[source_G], target_B[source_G]), target_B[source_G]
+
+    def _moved(self, x_GD: Tensor, source_G: Tensor, target_G: Tensor) -> Tensor:
+        from_GD, to_GD = self.centres.values[source_G], self.centres.values[target_G.clamp(min=0)]
         if self.on_sphere:
-            return rotate(x_GD, from_GD, to_GD), target_G
+            return rotate(x_GD, from_GD, to_GD)
         if self.variation is None:
-            return translate(x_GD, from_GD, to_GD), target_G
+            return translate(x_GD, from_GD, to_GD)
         sigma_GD = translate(x_GD, from_GD, torch.zeros_like(from_GD), renormalise=False)
         projected_GD = sigma_GD @ self.variation.projector.to(sigma_GD.dtype)
-        return l2_normalise(to_GD.to(sigma_GD.dtype) + projected_GD), target_G
+        return l2_normalise(to_GD.to(sigma_GD.dtype) + projected_GD)
 
     @torch.no_grad()
     def update_(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> None:
         x_BD = emb_BD if self.on_sphere else raw_BD
         if self.variation is not None:
             own_BD = self.centres.values[labels_B]
-            self.variation.update_((x_BD.to(own_BD.dtype) - own_BD)[own_BD.any(1)])
+            sigma_BD = x_BD.to(own_BD.dtype) - own_BD
+            self.variation.update_(torch.where(own_BD.any(1, keepdim=True), sigma_BD, 0))
         if self.estimate == "running":
             self.centres.update_(x_BD, labels_B)
         elif self.estimate == "pick":
-            self.centres.pick_(x_BD, labels_B, self._generator())
+            self.centres.pick_(x_BD, labels_B, self._draw(len(labels_B)))
 
     @torch.no_grad()
-    def _pairs(self, labels_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (places of the sources in the batch, target classes), both (G,)."""
-        generator, known_C = self._generator(), self.centres.known()
-        source_B, target_C = known_C[labels_B], known_C
+    def _targets(self, labels_B: Tensor) -> Tensor:
+        """Return the class that each sample moves to, −1 for one that is not moved, (B,)."""
+        known_C = target_C = self.centres.known()
+        source_B = known_C[labels_B]
         if self.scheme == "unbalanced":
             source_B, target_C = source_B & ~self.tail_C[labels_B], known_C & self.tail_C
-        if self.variation is not None and not self.variation.projector.any():
-            source_B = torch.zeros_like(source_B)
-        others_B = target_C.sum() - target_C[labels_B].long()
-        source_S = (source_B & (others_B > 0)).nonzero().squeeze(1)
-        target_S = other_classes(target_C, labels_B[source_S], generator)
-        if not self.on_sphere:
-            return source_S, target_S
-        from_SD, to_SD = self.centres.values[labels_B[source_S]], self.centres.values[target_S]
-        turns_S = _has_second_axis(l2_normalise(from_SD), l2_normalise(to_SD))
-        return source_S[turns_S], target_S[turns_S]
+        if self.variation is not None:
+            source_B = source_B & self.variation.projector.any()
+        source_B = source_B & (target_C.sum() > target_C[labels_B].long())
+        target_B = other_classes(target_C, labels_B, self._draw(len(labels_B)))
+        if self.on_sphere:
+            from_BD, to_BD = self.centres.values[labels_B], self.centres.values[target_B]
+            source_B = source_B & _has_second_axis(l2_normalise(from_BD), l2_normalise(to_BD))
+        return torch.where(source_B, target_B, -1)
 
-    def _generator(self) -> torch.Generator:
-        """Return a new generator, seeded by the buffers alone."""
-        generator = torch.Generator().manual_seed(int(self.seed) + int(self.draws))
+    def _draw(self, count: int) -> Tensor:
+        """Return the next random numbers, which follow from the buffers alone."""
+        numbers = uniform(self.seed, self.draws, count)
         self.draws.add_(1)
-        return generator
+        return numbers
 
 
 def _has_second_axis(s_BD: Tensor, t_BD: Tensor) -> Tensor:

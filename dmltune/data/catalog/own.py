@@ -44,11 +44,11 @@ class OwnSource(Source):
 
     @staticmethod
     def converted(image: Image.Image) -> Image.Image:
-        upright = ImageOps.exif_transpose(image)
-        if not upright.has_transparency_data:
-            return rgb(upright)
-        ground = Image.new("RGBA", upright.size, "white")
-        ground.alpha_composite(upright.convert("RGBA"))
+        ImageOps.exif_transpose(image, in_place=True)
+        if not image.has_transparency_data:
+            return rgb(image)
+        ground = Image.new("RGBA", image.size, "white")
+        ground.alpha_composite(image.convert("RGBA"))
         return ground.convert("RGB")
 
 

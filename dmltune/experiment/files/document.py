@@ -22,8 +22,9 @@ from dmltune.data.files import open_regular
 from dmltune.errors import UserError
 from dmltune.experiment.problems import Path, Problem, one_line, show
 
-MAX_BYTES = 256 * 1024
+MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12
+MAX_VALUES = 5000  # the largest space has 300; ruamel reads 10,000 in a second
 MAX_TEXT = 4096
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
@@ -158,7 +159,7 @@ def _build(text: str) -> tuple[Any, dict[Path, int]]:
     lines: dict[Path, int] = {}
     value: Any = None
     try:
-        events = YAML(typ="safe", pure=True).parse(text)
+        events = _limited(YAML(typ="safe", pure=True).parse(text))
         for event in events:
             if isinstance(event, ev.DocumentStartEvent) and lines:
                 line = event.start_mark.line + 1
@@ -175,6 +176,14 @@ def _build(text: str) -> tuple[Any, dict[Path, int]]:
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         raise _Mistake(f"character U+{code:04X} is not allowed in YAML. Delete it.", line) from None
     return value, lines
+
+
+def _limited(events: Iterable[Any]) -> Iterator[Any]:
+    for number, event in enumerate(events):
+        if number > MAX_VALUES:
+            line = event.start_mark.line + 1
+            raise _Mistake(f"more than {MAX_VALUES:,} keys and values. Write fewer.", line)
+        yield event
 
 
 def _value(event: Any, events: Iterator[Any], path: Path, lines: dict[Path, int]) -> Any:

@@ -155,6 +155,21 @@ class OptimizerSettings(Section):
     ema: Beta = 0.0
 
 
+class DeviceSettings(Section):
+    """How a training uses its device, equal for all trials; the method stays the same.
+
+    `compile`: torch compiles what a training step computes, which takes up to minutes and pays in long
+    trainings. `channels_last`: the order in memory of images and weights that tensor cores work fastest in.
+    `pinned`: batches for a GPU are prepared in page-locked memory. `timeout_s`: seconds after which a rank
+    gives up waiting for the others.
+    """
+
+    compile: bool = False
+    channels_last: bool = True
+    pinned: bool = True
+    timeout_s: int = Field(default=1800, ge=60, le=86400)
+
+
 class MonitorSettings(Section):
     """Every `every` steps, and at every validation, `images` validation images (whole classes) are measured.
 

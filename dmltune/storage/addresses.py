@@ -1,0 +1,219 @@
+"""Files at an address: `s3://bucket/path`, `gs://bucket/path` or `file:///folder`, through pyarrow.
+
+Credentials, region and endpoint come from the environment alone (AWS_ACCESS_KEY_ID, AWS_REGION,
+AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, …), so an address holds no secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from dmltune.errors import UserError, readable
+from dmltune.storage.transport import CHUNK, reason_of, require_name
+
+T = TypeVar("T")
+SCHEMES = ("s3", "gs", "file")
+_ADDRESS = re.compile(
+    r"(?:s3|gs)://[a-z0-9][a-z0-9._-]{1,221}(?:/[A-Za-z0-9._=+-]+)*/?|file:///[^%?#\x00-\x1f\x7f]+"
+)
+ANSWER_S = 10.0  # how long the first answer may take
+_CONNECT_S, _REQUEST_S, _ATTEMPTS = 3, 10, 2
+_REMEDY = (
+    "Check the address, the credentials in the environment and AWS_ENDPOINT_URL, or choose another --store."
+)
+Stamp = tuple[int, int]  # size, time of change in nanoseconds
+
+
+def is_address(text: str) -> bool:
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) is not None
+
+
+def normal_address(text: str) -> str:
+    """Return the address in the form that identifies it; a UserError for any other text."""
+    scheme = text.partition("://")[0]
+    if scheme not in SCHEMES or not _ADDRESS.fullmatch(text) or ".." in text.split("/"):
+        parts = urlsplit(text) if "@" not in text else None
+        shown = readable(text if parts and not parts.query else f"{scheme}://…")
+        raise UserError(
+            "a store's address must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///FOLDER, without user, "
+            f"password or options, which belong into the environment; got {shown}"
+        )
+    return text.rstrip("/")
+
+
+class AddressTransport:
+    """Files below an address. Errors of the storage are OSErrors, which may pass."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        scheme, _, path = address.partition("://")
+        self._base = path
+        self._local = scheme == "file"
+        self._fs: Any = _file_system(scheme)
+
+    def require_access(self, write: bool = True) -> None:
+        """Raise a UserError unless the address answers in time, and files can be written there."""
+        probe = f".probe-{secrets.token_hex(8)}"
+
+        def look() -> None:
+            self._require_bucket()
+            if write:
+                self.write(probe, b"probe")
+                self.remove(probe)
+
+        try:
+            within(ANSWER_S, look)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"the store {self.address} cannot be used: {_short(error)}. {_REMEDY}") from None
+
+    def put(self, local: Path, name: str) -> None:
+        path = self._path(name)
+        target = self._hidden(path) if self._local else path
+        if self._local:
+            self._fs.create_dir(os.path.dirname(path), recursive=True)
+        with local.open("rb") as source, self._fs.open_output_stream(target) as stream:
+            while chunk := source.read(CHUNK):
+                stream.write(chunk)
+        if self._local:
+            os.replace(target, path)
+
+    def fetch(self, name: str, local: Path) -> bool:
+        local.parent.mkdir(parents=True, exist_ok=True)
+        part = local.with_name(f".{local.name}.{secrets.token_hex(8)}")
+        try:
+            with self._fs.open_input_stream(self._path(name)) as source, part.open("wb") as file:
+                while chunk := source.read(CHUNK):
+                    file.write(chunk)
+            os.replace(part, local)
+        except FileNotFoundError:
+            return False
+        finally:
+            part.unlink(missing_ok=True)
+        return True
+
+    def names(self, prefix: str) -> list[str]:
+        return sorted(self.stamps(prefix))
+
+    def stamps(self, prefix: str = "") -> dict[str, Stamp]:
+        """Return name → what tells one version from another, of every file below `prefix`."""
+        from pyarrow.fs import FileSelector, FileType
+
+        folder = self._path(prefix) if prefix else self._base
+        found = self._fs.get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
+        files = (info for info in found if info.type == FileType.File)
+        names = {info.path[len(self._base) + 1 :]: (info.size, info.mtime_ns or 0) for info in files}
+        return {name: stamp for name, stamp in names.items() if not name.rpartition("/")[2].startswith(".")}
+
+    def stamp(self, name: str) -> Stamp | None:
+        from pyarrow.fs import FileType
+
+        info = self._fs.get_file_info(self._path(name))
+        return (info.size, info.mtime_ns or 0) if info.type == FileType.File else None
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a small file; None when there is none."""
+        try:
+            with self._fs.open_input_stream(self._path(name)) as stream:
+                content: bytes = stream.read()
+                return content
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self._path(name)
+        target = self._hidden(path) if self._local else path
+        if self._local:
+            self._fs.create_dir(os.path.dirname(path), recursive=True)
+        with self._fs.open_output_stream(target) as stream:
+            stream.write(content)
+        if self._local:
+            os.replace(target, path)
+
+    def remove(self, name: str) -> None:
+        """Delete a file, or all files below a folder. Nothing is left to do when there is none."""
+        path = self._path(name)
+        with contextlib.suppress(FileNotFoundError):
+            if self.stamp(name) is not None:
+                self._fs.delete_file(path)
+            else:
+                self._fs.delete_dir(path)
+
+    def _path(self, name: str) -> str:
+        return f"{self._base}/{require_name(name)}"
+
+    @staticmethod
+    def _hidden(path: str) -> str:
+        folder, name = os.path.split(path)
+        return f"{folder}/.{name}.{secrets.token_hex(8)}"
+
+    def _require_bucket(self) -> None:
+        from pyarrow.fs import FileType
+
+        if self._local:
+            return
+        bucket = self._base.partition("/")[0]
+        if self._fs.get_file_info(bucket).type == FileType.NotFound:
+            raise UserError(
+                f"the store {self.address} cannot be used: there is no bucket {bucket}. {_REMEDY}"
+            )
+
+
+@lru_cache(maxsize=4)
+def _file_system(scheme: str) -> Any:
+    from pyarrow import fs
+
+    if scheme == "file":
+        return fs.LocalFileSystem()
+    if scheme == "gs":
+        return fs.GcsFileSystem(retry_time_limit=timedelta(seconds=_REQUEST_S))
+    endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return fs.S3FileSystem(
+        region=region or ("us-east-1" if endpoint.netloc else None),
+        scheme=endpoint.scheme or None,
+        endpoint_override=endpoint.netloc or None,
+        connect_timeout=_CONNECT_S,
+        request_timeout=_REQUEST_S,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        tls_ca_file_path=os.environ.get("AWS_CA_BUNDLE") or None,
+    )
+
+
+def within(seconds: float, action: Callable[[], T]) -> T:
+    """Return what `action` returns; a TimeoutError when it takes longer."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(action())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(f"no answer for {seconds:.0f} s")
+    return results[0]
+
+
+def _short(error: Exception) -> str:
+    """Return the reason without the long tail of the SDK's messages."""
+    text = reason_of(error)
+    known = re.search(r"AWS Error ([A-Z_]+)", text)
+    return f"{known.group(1).lower().replace('_', ' ')} ({text[:160]})" if known else text[:200]

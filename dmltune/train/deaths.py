@@ -1,0 +1,101 @@
+"""Why workers died: what Ray knows, what the process has left behind, and whose fault it was."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import faulthandler
+from pathlib import Path
+from typing import IO, Any
+
+import ray
+from ray.train import UserCallback
+
+from dmltune.train.order_state import Fault
+
+CRASH = "crash-{rank}.txt"  # in the trial's folder: what faulthandler writes at a fatal signal
+KILLED = "killed by a signal, as the system does when memory runs out"
+OUT_OF_MEMORY = (
+    "out of memory: Ray ended it to save its node; fewer --concurrent or a smaller batch need less"
+)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_open: list[IO[str]] = []  # the file of the order under way, which faulthandler needs open
+
+
+class DeathReports(UserCallback):
+    """Tells the broker at once when workers of a group died. Runs in the group's controller."""
+
+    def __init__(self, group: str, broker: Any) -> None:
+        self._group, self._broker = group, broker
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        why, fault = judge(list(worker_exceptions.values()))
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.get(self._broker.lost.remote(self._group, why, fault), timeout=30)
+
+
+def judge(errors: list[Exception]) -> tuple[str, Fault]:
+    """Return why workers died, and whose fault it was. A rank that lost its peer says nothing about that."""
+    deaths = [error for each in errors if (error := _cause(each)) is not None]
+    texts = [" ".join(str(error).split()) for error in deaths]
+    if any(getattr(error, "preempted", False) or _node_died(str(error)) for error in deaths):
+        return "its node was lost", "node"
+    if any("memory" in text and "OOM killer" not in text for text in texts) or any(
+        isinstance(error, ray.exceptions.OutOfMemoryError) for error in deaths
+    ):
+        return OUT_OF_MEMORY, "worker"
+    return (KILLED, "worker") if deaths else ("", "unclear")
+
+
+def _cause(error: BaseException | None) -> BaseException | None:
+    """Return Ray's error about a dead process inside the errors that Ray Train wraps around it."""
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, ray.exceptions.RayActorError | ray.exceptions.OutOfMemoryError):
+            return error
+        inner = getattr(error, "health_check_failure", None) or error.__cause__
+        error, seen = (inner if isinstance(inner, BaseException) else None), seen + 1
+    return None
+
+
+def _node_died(text: str) -> bool:
+    return "node has died" in text or "node is dead" in text or "node died" in text.lower()
+
+
+def this_actor() -> Any:
+    """Return the handle of the worker that calls; None in a process that is no actor."""
+    with contextlib.suppress(RuntimeError):
+        return ray.get_runtime_context().current_actor
+    return None
+
+
+def note_crashes(folder: Path | None, rank: int = 0) -> None:
+    """Let a fatal signal (a segmentation fault) leave its name in the folder of the order; None: stop."""
+    before, _open[:] = list(_open), []
+    if folder is None:
+        faulthandler.disable()
+    else:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            _open.append(open(folder / CRASH.format(rank=rank), "w", encoding="utf-8"))  # noqa: SIM115
+            faulthandler.enable(_open[0], all_threads=False)
+    for file in before:
+        file.close()
+        with contextlib.suppress(OSError):
+            Path(file.name).unlink()
+
+
+def earlier_crash(folder: Path, rank: int) -> str:
+    """Return what the process before this one has left; nothing when it ended otherwise."""
+    with contextlib.suppress(OSError):
+        text = (folder / CRASH.format(rank=rank)).read_text(encoding="utf-8", errors="replace")
+        if text.startswith("Fatal Python error: "):
+            return text.splitlines()[0].removeprefix("Fatal Python error: ")[:100].lower()
+    return ""
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether a disk is full. Some libraries tell it in a text only."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    return "no space left on device" in str(error).lower()

@@ -1,0 +1,298 @@
+"""A store at an address of moto's S3 server: two machines are two folders for its local copy."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.s3_server import s3_server
+
+from dmltune.errors import UserError
+from dmltune.provenance import this_process
+from dmltune.storage import addresses
+from dmltune.storage.addresses import AddressTransport, normal_address
+from dmltune.storage.folder_mirror import FolderMirror
+from dmltune.storage.lease import FILE as LEASE
+from dmltune.storage.lease import Lease, LostLease
+from dmltune.storage.snapshots import snapshot
+from dmltune.storage.store_mirror import StoreMirror
+from dmltune.storage.transport import TransferError
+from dmltune.store import Store
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[dict[str, str]]:
+    with s3_server("bucket") as environment:
+        yield environment
+
+
+@pytest.fixture
+def address(
+    server: dict[str, str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[str]:
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    addresses._file_system.cache_clear()
+    yield f"s3://bucket/{request.node.name[:60]}"
+    addresses._file_system.cache_clear()
+
+
+def machine(folder: Path, address: str) -> StoreMirror:
+    folder.mkdir(exist_ok=True)
+    return StoreMirror(address, folder)
+
+
+def write_row(root: Path, value: int, name: str = "optuna.db") -> None:
+    with closing(sqlite3.connect(root / name)) as connection, connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS numbers (value INTEGER)")
+        connection.execute("INSERT INTO numbers VALUES (?)", (value,))
+
+
+def rows(root: Path, name: str = "optuna.db") -> list[int]:
+    with closing(sqlite3.connect(root / name)) as connection:
+        return [value for (value,) in connection.execute("SELECT value FROM numbers")]
+
+
+def put(root: Path, name: str, content: bytes) -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_another_machine_finds_what_the_first_one_published(address: str, tmp_path: Path) -> None:
+    first = machine(tmp_path / "a", address)
+    with first.owned():
+        write_row(first.root, 1)
+        put(first.root, "test_ledger.jsonl", b"{}\n")
+        put(first.root, "artifacts/space/models/m/model.safetensors", b"weights")
+    second = machine(tmp_path / "b", address)
+    assert rows(second.root) == [1]
+    assert (second.root / "test_ledger.jsonl").read_bytes() == b"{}\n"
+    model = second.root / "artifacts/space/models/m/model.safetensors"
+    assert not model.exists()  # large files come when they are needed
+    second.bring(model.parent)
+    assert model.read_bytes() == b"weights"
+    assert (second.root / "optuna.db").stat().st_mode & 0o077 == 0
+
+
+def test_a_publication_is_made_in_the_background(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dmltune.storage.store_mirror.PAUSE_S", 0.1)
+    first = machine(tmp_path / "a", address)
+    with first.owned():
+        write_row(first.root, 1)
+        deadline = time.monotonic() + 30
+        while first.files.read("state.json") is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert rows(machine(tmp_path / "b", address).root) == [1]
+
+
+def test_what_was_not_published_gives_way_to_what_another_machine_published(
+    address: str, tmp_path: Path
+) -> None:
+    first = machine(tmp_path / "a", address)
+    with first.owned():
+        write_row(first.root, 1)
+    write_row(first.root, 99)  # as if it was killed before it published this
+    stale = put(first.root, "searches/s/trials/0000/last/checkpoint.safetensors", b"old")
+    second = machine(tmp_path / "b", address)
+    with second.owned():
+        write_row(second.root, 2)
+    again = machine(tmp_path / "a", address)
+    assert rows(again.root) == [1, 2]
+    assert not stale.exists()
+
+
+def test_a_killed_driver_continues_with_its_own_newer_state(address: str, tmp_path: Path) -> None:
+    first = machine(tmp_path / "a", address)
+    with first.owned():
+        write_row(first.root, 1)
+    write_row(first.root, 2)
+    assert rows(machine(tmp_path / "a", address).root) == [1, 2]
+
+
+def test_deleted_files_leave_the_address_with_the_next_publication_only(address: str, tmp_path: Path) -> None:
+    first = machine(tmp_path / "a", address)
+    with first.owned():
+        write_row(first.root, 1)
+        checkpoint = put(first.root, "searches/s/trials/0000/last/checkpoint.safetensors", b"state")
+        first.publish_now()
+        first.discard(checkpoint.parent.parent)
+        assert not checkpoint.exists()
+        write_row(first.root, 2)
+    assert first.files.names("searches") == []
+
+
+def test_only_one_driver_writes_to_an_address(address: str, tmp_path: Path) -> None:
+    first, second = machine(tmp_path / "a", address), machine(tmp_path / "b", address)
+    with first.owned():
+        own = this_process().split(":")
+        moved = f"other-host:{own[1]}:{own[2]}"  # the second machine cannot look at our process
+        assert first._lease is not None
+        first._lease._process = moved
+        with pytest.raises(UserError, match=r"in use by process \d+ on other-host"), second.owned():
+            pass
+        same_machine = machine(tmp_path / "a", address)
+        with pytest.raises(UserError, match="another process on this machine"), same_machine.owned():
+            pass
+    with second.owned():
+        pass
+
+
+def test_the_lease_of_a_process_that_was_killed_is_taken_over(address: str) -> None:
+    code = "from dmltune.provenance import this_process; print(this_process())"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    files = AddressTransport(address)
+    killed, new = Lease(files, ended.stdout.strip()), Lease(files, this_process())
+    killed.take()
+    began = time.monotonic()
+    new.take()
+    assert time.monotonic() - began < 5
+    with pytest.raises(LostLease, match="taken over by process"):
+        killed.renew()
+
+
+def test_a_lease_that_nobody_renews_expires(address: str) -> None:
+    files = AddressTransport(address)
+    Lease(files, "other-host:1:1").take()
+    new = Lease(files, this_process())
+    new.take(wait_s=1.5)
+    new.renew()
+    assert b"other-host" not in (files.read(LEASE) or b"")
+
+
+def test_copies_of_two_databases_are_of_the_same_moment(tmp_path: Path) -> None:
+    databases = [tmp_path / "mlflow.db", tmp_path / "optuna.db"]
+    for database in databases:
+        write_row(tmp_path, 0, database.name)
+    done = threading.Event()
+
+    def write() -> None:
+        for value in range(1, 200):
+            for database in databases:
+                write_row(tmp_path, value, database.name)
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    looked = 0
+    while not done.is_set():
+        folder = tmp_path / f"copy{looked}"
+        folder.mkdir()
+        snapshot(databases, folder)
+        ahead = len(rows(folder, "mlflow.db")) - len(rows(folder, "optuna.db"))
+        assert ahead in (0, 1)
+        looked += 1
+    writer.join()
+    assert looked > 1
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "", "a\x00b", "a\\b"])
+def test_names_cannot_leave_the_store(name: str, tmp_path: Path) -> None:
+    files = AddressTransport(f"file://{tmp_path}/store")
+    with pytest.raises(TransferError, match="relative path inside"):
+        files.write(name, b"")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "s3://",
+            "s3://user:secret@bucket/x",
+            "s3://bucket/x?secret_key=abc",
+            "s3://bucket/../x",
+            "ftp://h/x",
+        ),
+        *("file://relative", "gs://Bucket", "s3://bucket//x", "s3://b/" + "x" * 3000 + "?"),
+    ],
+)
+def test_a_wrong_address_is_one_line_without_secrets(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        normal_address(text)
+    assert "secret@" not in str(caught.value)
+    assert "abc" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_missing_bucket_is_said_within_seconds(address: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(UserError, match="there is no bucket elsewhere"):
+        Store.at("s3://elsewhere/x")
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_that_refuses_or_is_mute_is_said_within_seconds(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        for port in (9, mute.getsockname()[1]):
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+            addresses._file_system.cache_clear()
+            began = time.monotonic()
+            with pytest.raises(UserError, match="cannot be used") as caught:
+                AddressTransport("s3://bucket/x").require_access()
+            assert time.monotonic() - began < 15
+            assert os.environ["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)
+
+
+def test_a_mirror_sends_the_newest_version_and_the_checkpoint_last(address: str, tmp_path: Path) -> None:
+    folder = tmp_path / "trial"
+    sent: list[str] = []
+
+    class Noting(AddressTransport):
+        def put(self, local: Path, name: str) -> None:
+            time.sleep(0.1)  # a slow line
+            super().put(local, name)
+            sent.append(f"{name}={local.read_text()}")
+
+    mirror = FolderMirror(folder, "t", Noting(address), tmp_path, "last/c")
+    for step in range(20):
+        for name in ("best/m", "last/c", "zzz"):
+            put(folder, name + ".new", str(step).encode()).replace(folder / name)
+        mirror.submit()
+    mirror.flush()
+    mirror.close()
+    assert sent[-3:] == ["t/best/m=19", "t/zzz=19", "t/last/c=19"]
+    assert len(sent) < 3 * 20  # the versions in between were dropped
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trial"]
+
+
+def test_an_outage_is_waited_for_and_one_that_lasts_is_an_error(tmp_path: Path) -> None:
+    folder, store = tmp_path / "trial", tmp_path / "store"
+    put(folder, "last/c", b"1")
+    put(tmp_path, "store", b"in the way")  # the folder of the address cannot be made
+    files = AddressTransport(f"file://{store}")
+    mirror = FolderMirror(folder, "t", files, tmp_path / "scratch", "last/c", patience_s=30)
+    mirror.submit()
+    time.sleep(0.3)
+    store.unlink()
+    mirror.flush()
+    mirror.close()
+    assert files.read("t/last/c") == b"1"
+    put(tmp_path, "other", b"in the way")
+    failing = FolderMirror(
+        folder,
+        "t",
+        AddressTransport(f"file://{tmp_path}/other"),
+        tmp_path / "scratch",
+        "last/c",
+        patience_s=0.5,
+    )
+    with pytest.raises(TransferError, match="did not reach the store"):
+        failing.flush()
+    failing.close()
