@@ -31,7 +31,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     words = [f"sqlite:///{folder / 'optuna.db'}", "--port", str(port), "--host", "127.0.0.1"]
     with (folder / "log.txt").open("w") as log:
         process = subprocess.Popen(
-            [str(Path(sys.executable).parent / "optuna-dashboard"), *words],
+            [sys.executable, "-c", "from optuna_dashboard._cli import main; main()", *words],
             stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     place = f"http://127.0.0.1:{port}"
