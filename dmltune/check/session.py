@@ -148,7 +148,7 @@ class _Session:
         experiments = {name: member.experiment for name, member in left.items()}
         steps = {name: experiment.max_steps for name, experiment in experiments.items()}
         progress = CheckProgress(steps, len(members) - len(left), metric, self.log)
-        with training_pool(self.resources, self.locations.store, self.log) as pool:
+        with training_pool(self.resources, self.locations, self.log) as pool:
             for name, run, report in series.train(pool, experiments, opened.entry if opened else None):
                 if report.failure:
                     failed[name] = report.failure

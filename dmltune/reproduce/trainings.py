@@ -179,9 +179,7 @@ class Trainings:
 
     def _workers(self) -> TrainingPool:
         if self._pool is None:
-            self._pool = self._stack.enter_context(
-                training_pool(self.resources, self.locations.store, self.log)
-            )
+            self._pool = self._stack.enter_context(training_pool(self.resources, self.locations, self.log))
         return self._pool
 
 

@@ -81,7 +81,7 @@ def run_trials(
     """Run trials until the engine has no more. Return why it stopped earlier, or ""."""
     with contextlib.ExitStack() as stack:
         stack.callback(records.remove_leftovers)  # when no worker writes any more
-        pool = stack.enter_context(worker_pool(resources, locations.store, records.message))
+        pool = stack.enter_context(worker_pool(resources, locations, records.message))
         records.state.concurrent = pool.plan.concurrent
         policy = StopPolicy(pool, records.state.deadline, cost_used, records.pass_on_notes, lost)
         dispatch = _dispatch(records, locations, pool)

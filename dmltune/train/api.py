@@ -52,7 +52,7 @@ def train(
         order = Order.of(name, trained, folder, locations, threads or threads_of(usable_cores()))
         locations.store.bring(folder)
         here = workers == 1 and resources.per_worker.default
-        reports = _here(order) if here else _in_workers(order, resources, locations.store)
+        reports = _here(order) if here else _in_workers(order, resources, locations)
         yield from _tracked(
             reports, trained, fingerprint, name, space_name or experiment.data.name, locations
         )
@@ -69,10 +69,10 @@ def _here(order: Order) -> Iterator[TrialReport]:
         yield from run_trial(order, device)
 
 
-def _in_workers(order: Order, resources: Resources, store: Store) -> Iterator[TrialReport]:
+def _in_workers(order: Order, resources: Resources, locations: Locations) -> Iterator[TrialReport]:
     from dmltune.train.worker_pool import worker_pool
 
-    with worker_pool(resources, store) as pool:
+    with worker_pool(resources, locations) as pool:
         for _, report in pool.train([order]):
             yield report
 

@@ -6,6 +6,7 @@ it for what its own node lacks: images go into the node's image cache, weights i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmltune.core import backbones
 from dmltune.data import elsewhere
@@ -20,12 +22,14 @@ from dmltune.data.elsewhere import HalfRequest
 from dmltune.data.images import ImageSet, Ints, Pixels
 from dmltune.errors import UserError
 from dmltune.ledger import Ledger
+from dmltune.resources import Locations
 from dmltune.store import Store
 from dmltune.weights.fetching import copy_missing_from
 from dmltune.weights.folder import digest, find
 
 THREADS = 8  # calls of one DriverFiles at a time
 PIECE = 16 * 2**20  # bytes of a file in one message
+_PLACES = ("DMLTUNE_CACHE", "DMLTUNE_DATA", "XDG_CACHE_HOME", "TORCH_HOME", "HF_HOME")
 TOGETHER = 64 * 2**20  # bytes of images in one message, at most; one image may be larger
 
 
@@ -66,6 +70,22 @@ class DriverFiles:
         source = backbones.weights_source(name, weights)
         copy = find(source, str(self._root) if self._root else None) if source else None
         return copy.path if copy else None
+
+
+def start_driver_files(locations: Locations) -> Any:
+    """Start the actor on this node, with this process's places of data and caches."""
+    places = {name: os.environ[name] for name in _PLACES if name in os.environ}
+    options = {
+        "num_cpus": 0,
+        "max_concurrency": THREADS,
+        "max_restarts": -1,
+        "max_task_retries": -1,
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        ),
+        "runtime_env": {"env_vars": places},
+    }
+    return ray.remote(DriverFiles).options(**options).remote(locations.absolute_root, locations.store.root)
 
 
 class _Remote:

@@ -14,7 +14,7 @@ import torch
 from dmltune.core.run import Diverged
 from dmltune.core.threads import torch_threads
 from dmltune.errors import UserError
-from dmltune.resources import Resources
+from dmltune.resources import Locations, Resources
 from dmltune.store import Store
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import threads_of, usable_cores
@@ -29,15 +29,15 @@ class TrainingPool(Protocol):
 
 @contextlib.contextmanager
 def training_pool(
-    resources: Resources, store: Store, log: Callable[[str], None] = lambda text: None
+    resources: Resources, locations: Locations, log: Callable[[str], None] = lambda text: None
 ) -> Iterator[TrainingPool]:
     """Run what fixed experiments are trained on until the block ends."""
     if resources.in_process:
-        yield InProcessPool(store)
+        yield InProcessPool(locations.store)
         return
     from dmltune.train.worker_pool import worker_pool
 
-    with worker_pool(resources, store, log) as pool:
+    with worker_pool(resources, locations, log) as pool:
         yield pool
 
 

@@ -23,6 +23,7 @@ from dmltune.core.fit import Diverged
 from dmltune.errors import UserError
 from dmltune.private import keep_private
 from dmltune.train import deaths
+from dmltune.train.driver_files import use_driver_files
 from dmltune.train.orders import DISK_FULL, Order, TrialReport
 from dmltune.train.trial import run_trial
 from dmltune.train.trial_place import trial_place
@@ -39,6 +40,7 @@ def serve_orders(config: dict[str, Any]) -> None:
     """Serve orders until the broker says stop, or `config["orders"]` of them (1: clean processes)."""
     keep_private()  # on a cluster a worker has the umask of the node
     group, broker = config["group"], config["broker"]
+    use_driver_files(config["files"])
     first = collectives.rank() == 0
     if first:
         ray.get(broker.register.remote(group))

@@ -64,6 +64,7 @@ class WorkerGroup:
     local: bool  # a Ray of our own, on this machine
     scratch: str  # Ray Train's own bookkeeping; nothing that lasts
     orders_per_start: int | None = None  # 1: --isolation trial
+    files: Any = None  # the actor that reads what a worker's node lacks
     error: BaseException | None = field(default=None, init=False)
     _trainer_now: Any = field(default=None, init=False)
     _ending: threading.Event = field(default_factory=threading.Event, init=False)
@@ -127,7 +128,12 @@ class WorkerGroup:
     def _trainer(self, run_name: str) -> TorchTrainer:
         trainer = GroupTrainer(
             serve_orders,
-            train_loop_config={"group": self.name, "broker": self.broker, "orders": self.orders_per_start},
+            train_loop_config={
+                "group": self.name,
+                "broker": self.broker,
+                "orders": self.orders_per_start,
+                "files": self.files,
+            },
             scaling_config=ScalingConfig(
                 num_workers=self.workers, use_gpu=self.use_gpu, resources_per_worker=dict(self.request)
             ),

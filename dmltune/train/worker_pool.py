@@ -16,10 +16,11 @@ import ray
 
 from dmltune.core import checkpoint
 from dmltune.errors import UserError, readable
-from dmltune.resources import Resources
+from dmltune.resources import Locations, Resources
 from dmltune.storage.route import Route, find_route
 from dmltune.store import Store
 from dmltune.train.broker import Broker, kill_actor
+from dmltune.train.driver_files import start_driver_files
 from dmltune.train.group_set import GroupSet
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import RaySession, ResourcePlan, plan_resources, ray_session
@@ -111,7 +112,7 @@ class WorkerPool:
 
 @contextlib.contextmanager
 def worker_pool(
-    resources: Resources, store: Store, log: Callable[[str], None] = lambda text: None
+    resources: Resources, locations: Locations, log: Callable[[str], None] = lambda text: None
 ) -> Iterator[WorkerPool]:
     """Run warm worker groups until the block ends."""
     # Ray takes the signals when it starts, so they are taken after it
@@ -119,6 +120,7 @@ def worker_pool(
         plan = plan_resources(session, resources)
         broker = _start_broker(session)
         orders_per_start = 1 if resources.isolation == "trial" else None
+        files = None if session.local else start_driver_files(locations)
 
         def make(index: int) -> WorkerGroup:
             return WorkerGroup(
@@ -130,6 +132,7 @@ def worker_pool(
                 local=session.local,
                 scratch=str(session.scratch / "train"),
                 orders_per_start=orders_per_start,
+                files=files,
             )
 
         unit = "GPU" if plan.use_gpu else "CPU"
@@ -137,8 +140,8 @@ def worker_pool(
         if not session.local:
             groups.follow()
         try:
-            with _route(session, store, log) as route:
-                yield WorkerPool(session, plan, broker, groups, stopped, store, route)
+            with _route(session, locations.store, log) as route:
+                yield WorkerPool(session, plan, broker, groups, stopped, locations.store, route)
         finally:
             _end(broker, groups)
 

@@ -16,7 +16,7 @@ import json, sys, threading, time
 from pathlib import Path
 from ray.cluster_utils import Cluster
 from dmltune.experiment import load_experiment
-from dmltune.resources import Resources
+from dmltune.resources import Locations, Resources
 from dmltune.train.orders import Order
 from dmltune.train.worker_pool import worker_pool
 
@@ -25,9 +25,9 @@ experiment = load_experiment("glyphs", sys.argv[2:]).fixed().to_dict()
 small = {"object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **small})
 node = cluster.add_node(num_cpus=1, **small)
-found, said = {}, []
+found, said, places = {}, [], Locations()
 try:
-    with worker_pool(Resources(workers=2, address=cluster.address), said.append) as pool:
+    with worker_pool(Resources(workers=2, address=cluster.address), places, said.append) as pool:
         steps = []
         for _, report in pool.train([Order("nodes/two", experiment, str(folder / "two"))]):
             steps.append(report.step)
@@ -35,7 +35,7 @@ try:
                 cluster.remove_node(node, allow_graceful=False)
                 node = cluster.add_node(num_cpus=1, **small)
         found["two"] = (report.reason, report.failure, steps)
-    with worker_pool(Resources(address=cluster.address), said.append) as pool:
+    with worker_pool(Resources(address=cluster.address), places, said.append) as pool:
         before = pool.concurrent
         cluster.add_node(num_cpus=1, **small)
         ends, most = {}, 0

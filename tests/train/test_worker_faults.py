@@ -30,7 +30,7 @@ import contextlib, json, os, signal, subprocess, sys, tempfile, time
 from pathlib import Path
 import psutil
 from dmltune.experiment import load_experiment
-from dmltune.resources import Resources
+from dmltune.resources import Locations, Resources
 from dmltune.train.orders import Order
 from dmltune.train.worker_pool import worker_pool
 
@@ -47,7 +47,7 @@ def worker():
 
 found = {}
 try:
-    with worker_pool(Resources(concurrent=1)) as pool:
+    with worker_pool(Resources(concurrent=1), Locations()) as pool:
         for name, number, times in (
             ("segfault", signal.SIGSEGV, 2), ("kill", signal.SIGKILL, 2), ("once", signal.SIGKILL, 1),
             ("hang", signal.SIGSTOP, 1), ("full", None, 0),

@@ -22,7 +22,7 @@ import json, os, signal, stat, sys, time
 from pathlib import Path
 from dmltune.core import checkpoint
 from dmltune.experiment import load_experiment
-from dmltune.resources import Resources
+from dmltune.resources import Locations, Resources
 from dmltune.train.orders import Order
 from dmltune.train.worker_pool import finished_report, worker_pool
 
@@ -43,7 +43,7 @@ def modes(scratch):
     return {str(path.relative_to(scratch)): stat.S_IMODE(path.stat().st_mode) for path in paths}
 
 first, stored = [], []
-with worker_pool(Resources(concurrent=1)) as pool:
+with worker_pool(Resources(concurrent=1), Locations()) as pool:
     for name, report in pool.train(orders[:2]):
         first.append(line(name, report))
         time.sleep(0.5)  # a reader that takes its time to log the report
