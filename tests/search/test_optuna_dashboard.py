@@ -59,7 +59,7 @@ def test_it_lists_the_search_with_its_trials_and_the_name_of_the_metric(address:
     study = next(each for each in studies if each["study_name"] == NAME)
     assert study["directions"] == ["maximize"]
     found = asked(f"{address}/api/studies/{study['study_id']}")
-    assert found["metric_names"] == ["map_at_r"]
+    assert found["objective_names"] == ["map_at_r"]
     assert [trial["state"] for trial in found["trials"]] == ["Complete"] * TRIALS
     searched = [trial for trial in found["trials"] if trial["params"]]
     assert {"references.lambda", "references.proxies"} <= {each["name"] for each in searched[0]["params"]}
