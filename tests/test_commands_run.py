@@ -51,8 +51,8 @@ def shown() -> list[str]:
         text = page.read_text(encoding="utf-8")
         found = re.findall(r"^    (dmltune .*)$", text, flags=re.MULTILINE)
         found += re.findall(r"`(dmltune [^`]+)`", text)
-        lines |= {line.partition("  #")[0].strip() for line in found}
-    return sorted(line for line in lines if not re.search(r"\b[A-Z]{4,}\b", line))
+        lines |= {line.partition("  #")[0].partition(" | ")[0].strip() for line in found}
+    return sorted(line for line in lines if not re.search(r"\b[A-Z]{4,}\b|://", line))
 
 
 def command_of(line: str) -> str:
