@@ -52,8 +52,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
                 (*search, "--name", "s", "-vv"),
                 ("report", "s", "-o", "page.html"),
                 ("check", "s", "--dry-run"),
-                ("export-config", "s", "-o", "s.yaml"),
-                (*search, "--name", "s", "-f", "json"),
             ):
                 driver = place.start(*words, **environment)
                 watch(driver, seen)
@@ -77,8 +75,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 def test_files_databases_and_outputs_do_not_hold_a_password(seen: Seen) -> None:
     assert b"dmltune.search" in seen.texts["runs"]
     assert b"study_name" in seen.texts["studies"]
-    assert {"page.html", "s.yaml"} <= seen.texts.keys()
-    assert len([name for name in seen.texts if Path(name).name.startswith("log-")]) == 7
+    assert "page.html" in seen.texts
+    assert len([name for name in seen.texts if Path(name).name.startswith("log-")]) == 4
     assert [name for name, text in seen.texts.items() if SECRET.encode() in text] == []
 
 
