@@ -39,6 +39,7 @@ LONG = {  # command → the test that runs it
     "store": "cli/test_store.py",
     "stop": "cli/test_stop.py",
     "data": "cli/test_data.py",
+    "table": "cli/test_table.py",
     "doctor": "cli/test_doctor.py",
 }
 LAST = ("rm",)
