@@ -34,7 +34,7 @@ def start(client: JobSubmissionClient, **job: Any) -> str:
         except RuntimeError as error:
             if "agent" not in str(error) or time.monotonic() > deadline:
                 why = " ".join(str(error).split())[:300]
-                raise UserError(f"the cluster refused the job: {why}") from None
+                raise UserError(f"the cluster refused the job: {reason_of(message)}") from None
             time.sleep(1.0)
         except OSError as error:
             raise UserError(f"the cluster went away while the job was submitted ({error})") from None
@@ -62,14 +62,18 @@ def finish(document: dict[str, Any], out: Output) -> int:
     """Show how a job has ended; return its exit code."""
     message = document.pop("message")
     if document["status"] != "SUCCEEDED":
-        why = message.partition(", last available logs")[0]  # they were shown
-        ended = f"job {document['job_id']}: {document['status'].lower()}. {why}".rstrip()
+        ended = f"job {document['job_id']}: {document['status'].lower()}. {reason_of(message)}".rstrip()
         print(printable(ended), file=sys.stderr)
     metadata = document.pop("metadata")
     out.document(document)
     if document["name"]:
         out.show("", *hints(document["job_id"], metadata, document["address"], result=document["result"]))
     return int(document["exit_code"])
+
+
+def reason_of(message: str) -> str:
+    """Return Ray's message without the end of the log, which people have seen."""
+    return " ".join(message.partition(", last available logs")[0].split())
 
 
 def job_document(info: Any, address: str, result: Any) -> dict[str, Any]:
@@ -220,5 +224,7 @@ def ended(client: JobSubmissionClient, job_id: str, failures_since: float | None
     except (RuntimeError, OSError) as error:
         if failures_since is not None and time.monotonic() - failures_since > PATIENCE_SECONDS:
             why = str(error).splitlines()[0][:200]
-            raise UserError(f"the cluster does not answer any more ({why}); the job may go on") from None
+            raise UserError(
+                f"the cluster does not answer any more ({reason_of(message)}); the job may go on"
+            ) from None
         return False
