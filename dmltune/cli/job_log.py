@@ -34,7 +34,7 @@ def start(client: JobSubmissionClient, **job: Any) -> str:
         except RuntimeError as error:
             if "agent" not in str(error) or time.monotonic() > deadline:
                 why = " ".join(str(error).split())[:300]
-                raise UserError(f"the cluster refused the job: {reason_of(message)}") from None
+                raise UserError(f"the cluster refused the job: {why}") from None
             time.sleep(1.0)
         except OSError as error:
             raise UserError(f"the cluster went away while the job was submitted ({error})") from None
@@ -224,7 +224,5 @@ def ended(client: JobSubmissionClient, job_id: str, failures_since: float | None
     except (RuntimeError, OSError) as error:
         if failures_since is not None and time.monotonic() - failures_since > PATIENCE_SECONDS:
             why = str(error).splitlines()[0][:200]
-            raise UserError(
-                f"the cluster does not answer any more ({reason_of(message)}); the job may go on"
-            ) from None
+            raise UserError(f"the cluster does not answer any more ({why}); the job may go on") from None
         return False
