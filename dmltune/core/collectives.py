@@ -30,7 +30,7 @@ def rank() -> int:
 def device() -> torch.device:
     """Return where the backend wants the numbers that ranks exchange."""
     if dist.get_backend() == "nccl":
-        return torch.device("cuda", torch.cuda.currentdevice())
+        return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
 
 

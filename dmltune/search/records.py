@@ -46,9 +46,7 @@ class TrialRecords:
         self.state = state
         self.study = Study(store, state.name, state.mode)
         self.study.describe(state.metric, {"space": state.space_name, "planned": state.trials_planned})
-        self.parent = parent
-        self.experiment = experiment
-        self._about = about
+        self.parent, self.experiment, self._about = parent, experiment, about
         self._store, self._folder = store, store.search_folder(state.name)
         self._watcher = Watcher(watch)
         self._tracker = parent.tracker
@@ -262,12 +260,6 @@ class TrialRecords:
         self._show("finished", record)
         return record
 
-    def remove_leftovers(self) -> None:
-        """Delete files of ended trials that workers wrote after their end."""
-        for number, row in self.state.rows.items():
-            if row.state in ("complete", "pruned", "failed") and self.trial_folder(number).exists():
-                self._store.discard(self.trial_folder(number))
-
     def interrupt(self, number: int, reason: str) -> None:
         """End the run of a trial that is continued later. In the study it stays RUNNING."""
         record = self.state.rows[number]
@@ -277,12 +269,12 @@ class TrialRecords:
         self._show("finished", record)
 
     def _resolve_runs(self) -> None:
-        """Give trials that were opened while the tracking server was away the ids of their runs."""
+        """Give trials that were opened while the server was away the ids of their runs."""
         for row in self.state.rows.values():
             row.run_id = self._tracker.resolved(row.run_id)
 
     def flush(self, seconds: float) -> None:
-        """Wait until the tracking server has everything; a UserError says what it has not got in time."""
+        """Wait until the tracking server has all; a UserError says what it has not got in time."""
         try:
             self._tracker.flush(seconds)
         finally:
@@ -291,8 +283,7 @@ class TrialRecords:
 
     def pass_on_notes(self) -> None:
         """Show what the tracker has to say: that its server is away, and that it is back."""
-        notes = self._tracker.notes
-        while notes:
+        while notes := self._tracker.notes:
             self.message(notes.popleft())
 
     def message(self, text: str) -> None:

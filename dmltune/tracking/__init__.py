@@ -11,6 +11,7 @@ import os
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a user's data stays on the user's machines
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # stdout is for results
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 
 from dmltune.tracking.data_inputs import DataInput as DataInput

@@ -58,8 +58,10 @@ class Ownership:
                     return
                 self.tracker.client.set_tag(self.run_id, RENEWED, f"{self.session} {count}")
 
-    def end(self) -> None:
+    def end(self, renewing: threading.Thread) -> None:
+        """Give the search free. The last renewal is over by then, so it does not hide the end."""
         self._over.set()
+        renewing.join(EXPIRED_S)
         if not self.lost:
             with contextlib.suppress(MlflowException, OSError):
                 self.tracker.client.set_tag(self.run_id, RENEWED, f"{self.session} {ENDED}")
@@ -80,8 +82,7 @@ def owned(tracker: Tracker, run_id: str, name: str, say: Callable[[str], None]) 
     try:
         yield ownership
     finally:
-        ownership.end()
-        thread.join(RENEW_S)
+        ownership.end(thread)
 
 
 def only_run(tracker: Tracker, run_id: str, name: str) -> str:

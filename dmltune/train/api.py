@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -50,7 +51,9 @@ def train(
         record_monitoring(trained, locations, name)
         folder = training_folder(locations.store, name)
         order = Order.of(name, trained, folder, locations, threads or threads_of(usable_cores()))
-        locations.store.bring(folder)
+        if locations.store.address:  # its run may be older than the checkpoint
+            locations.store.bring(folder)
+            order = replace(order, known_step=-1)
         here = workers == 1 and resources.per_worker.default
         reports = _here(order) if here else _in_workers(order, resources, locations)
         yield from _tracked(

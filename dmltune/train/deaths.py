@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import faulthandler
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import ray
 from ray.train import UserCallback
@@ -19,7 +20,6 @@ OUT_OF_MEMORY = (
     "out of memory: Ray ended it to save its node; fewer --concurrent or a smaller batch need less"
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_open: list[IO[str]] = []  # the file of the order under way, which faulthandler needs open
 
 
 class DeathReports(UserCallback):
@@ -64,34 +64,35 @@ def _node_died(text: str) -> bool:
 
 def this_actor() -> Any:
     """Return the handle of the worker that calls; None in a process that is no actor."""
-    with contextlib.suppress(RuntimeError):
-        return ray.get_runtime_context().current_actor
-    return None
+    if not ray.is_initialized():  # else Ray would start itself
+        return None
+    return ray.get_runtime_context().current_actor
 
 
-def note_crashes(folder: Path | None, rank: int = 0) -> None:
-    """Let a fatal signal (a segmentation fault) leave its name in the folder of the order; None: stop."""
-    before, _open[:] = list(_open), []
-    if folder is None:
-        faulthandler.disable()
-    else:
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            _open.append(open(folder / CRASH.format(rank=rank), "w", encoding="utf-8"))  # noqa: SIM115
-            faulthandler.enable(_open[0], all_threads=False)
-    for file in before:
-        file.close()
-        with contextlib.suppress(OSError):
-            Path(file.name).unlink()
+@contextlib.contextmanager
+def crash_notes(folder: Path, rank: int) -> Iterator[str]:
+    """Let a fatal signal (a segmentation fault) leave its name in the folder of the order.
 
-
-def earlier_crash(folder: Path, rank: int) -> str:
-    """Return what the process before this one has left; nothing when it ended otherwise."""
+    Yields what the process before this one has left; nothing when it ended otherwise.
+    """
+    path, earlier = folder / CRASH.format(rank=rank), ""
     with contextlib.suppress(OSError):
-        text = (folder / CRASH.format(rank=rank)).read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace")
         if text.startswith("Fatal Python error: "):
-            return text.splitlines()[0].removeprefix("Fatal Python error: ")[:100].lower()
-    return ""
+            earlier = text.splitlines()[0].removeprefix("Fatal Python error: ")[:100].lower()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = path.open("w", encoding="utf-8")
+    except OSError:  # a full disk: the training tells it
+        yield earlier
+        return
+    with file:
+        faulthandler.enable(file, all_threads=False)
+        try:
+            yield earlier
+        finally:
+            faulthandler.disable()
+            path.unlink(missing_ok=True)
 
 
 def is_full(error: BaseException) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
 
 from dmltune.errors import UserError
 from dmltune.train.worker_group import WorkerGroup
+from dmltune.worker_resources import described, room
 
 LOOK_S = 2.0
 IDLE_S = 20.0  # a group without an order for so long is released, while another one is left
@@ -32,14 +33,14 @@ class GroupSet:
         first: int,
         most: int | None,
         workers: int,
-        unit: str,
+        request: Mapping[str, float],
         log: Callable[[str], None],
     ) -> None:
         self._make, self._broker, self._log = make, broker, log
-        self._most, self._workers, self._unit = most, workers, unit
+        self._most, self._workers, self._request = most, workers, request
         self._over = threading.Event()
         self._since: dict[str, float] = {}  # a group's name → since when it is idle or without room
-        self._no_room = 0.0
+        self._no_room: float | None = None  # since when no group serves
         self._failure: UserError | None = None
         self._made = 0
         self.groups: list[WorkerGroup] = []
@@ -79,22 +80,22 @@ class GroupSet:
         while not self._over.wait(LOOK_S):
             with contextlib.suppress(ray.exceptions.RayError):  # the broker or Ray's head starts again
                 load: dict[str, int] = ray.get(self._broker.load.remote(), timeout=10)
-                room = int(ray.cluster_resources().get(self._unit, 0)) // self._workers  # type: ignore[no-untyped-call]
+                groups = room(_nodes(), self._request) // self._workers
                 if not self._over.is_set():
-                    self._look(load.pop(""), load, room)
+                    self._look(load.pop(""), load, groups)
 
-    def _look(self, waiting: int, registered: dict[str, int], room: int) -> None:
-        """Decide by the orders that wait, the groups that serve (1: busy) and the room for groups."""
+    def _look(self, waiting: int, registered: dict[str, int], fitting: int) -> None:
+        """Decide by the orders that wait, the groups that serve (1: busy), and how many groups fit."""
         alive = [group for group in self.groups if group.alive and not group.ending]
         pending = [group for group in alive if group.name not in registered]
         idle = [group for group in alive if registered.get(group.name) == 0]
-        if self._most is None and room and room != self.concurrent:
-            self._log(f"room for {room} trials at a time now, {self.concurrent} before")
-            self.concurrent = room
+        if self._most is None and fitting and fitting != self.concurrent:
+            self._log(f"room for {fitting} trials at a time now, {self.concurrent} before")
+            self.concurrent = fitting
         self._since = {
             name: at for name, at in self._since.items() if name in {g.name for g in pending + idle}
         }
-        wanted = min(self.concurrent, max(room, 1))
+        wanted = min(self.concurrent, max(fitting, 1))
         if waiting and not pending and not idle and len(alive) < wanted:
             self._start()
         for group in pending[max(0, wanted - (len(alive) - len(pending))) :]:
@@ -114,15 +115,22 @@ class GroupSet:
     def _judge_room(self, served: bool, waiting: int) -> None:
         """End the work when no group could start for a long time; say before what it waits for."""
         if served or not waiting:
-            self._no_room = 0.0
+            self._no_room = None
             return
-        nodes = sum(bool(node["Alive"]) for node in ray.nodes())  # type: ignore[no-untyped-call]
-        free = int(ray.cluster_resources().get(self._unit, 0))  # type: ignore[no-untyped-call]
-        lacks = f"a trial needs {self._workers} {self._unit}s, and the cluster's {nodes} nodes have {free}"
-        if not self._no_room:
+        nodes = _nodes()
+        lacks = (
+            f"a trial needs {self._workers} workers of {described(self._request)}, and the cluster's "
+            f"{len(nodes)} nodes have room for {room(nodes, self._request)}"
+        )
+        if self._no_room is None:
             self._no_room = time.monotonic()
         elif time.monotonic() - self._no_room > NO_ROOM_S:
             self._failure = UserError(
                 f"no workers could start for {NO_ROOM_S:.0f} s: {lacks}. "
                 "Add nodes; the same command continues."
             )
+
+
+def _nodes() -> list[dict[str, float]]:
+    """Return what the living nodes have."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]

@@ -67,14 +67,16 @@ def _serve(group: str, broker: Any, order: Order) -> None:
     torch.set_num_threads(order.threads)  # a reused worker keeps the number of the trial before it
     first, alone = collectives.rank() == 0, collectives.world_size() == 1
     dropped, position = threading.Event(), _Position()
-    if found := deaths.earlier_crash(Path(order.folder), collectives.rank()):
-        ray.get(broker.note_death.remote(order.id, found))
-    deaths.note_crashes(Path(order.folder), collectives.rank())
     if first:
         arguments = (group, broker, order.id, dropped, position)
         threading.Thread(target=_watch, args=arguments, daemon=True).start()
     try:
-        with trial_place(order, first, lambda: _is_wanted(broker, order)) as place:
+        with (
+            trial_place(order, first, lambda: _is_wanted(broker, order)) as place,
+            deaths.crash_notes(Path(place.order.folder), collectives.rank()) as earlier,
+        ):
+            if earlier:
+                ray.get(broker.note_death.remote(order.id, earlier))
             for report in run_trial(place.order, _device(), dropped.is_set, position.reach):
                 if first:
                     place.validated(report.finished)
@@ -100,7 +102,6 @@ def _serve(group: str, broker: Any, order: Order) -> None:
         raise
     finally:
         dropped.set()
-        deaths.note_crashes(None)
 
 
 def _may_continue(group: str, broker: Any, order: Order, report: TrialReport) -> bool:

@@ -52,9 +52,7 @@ class WorkerPool:
 
     def failure(self) -> BaseException | None:
         """Return why nothing can be trained or stored any more; None while it can."""
-        if (failure := self.store.failure) is not None:
-            return failure
-        return self.groups.failure()
+        return self.store.failure or self.groups.failure()
 
     def close(self, order_id: str) -> None:
         self.broker.close.remote(order_id)
@@ -135,8 +133,8 @@ def worker_pool(
                 files=files,
             )
 
-        unit = "GPU" if plan.use_gpu else "CPU"
-        groups = GroupSet(make, broker, plan.concurrent, resources.concurrent, plan.workers, unit, log)
+        most, request = resources.concurrent, plan.request
+        groups = GroupSet(make, broker, plan.concurrent, most, plan.workers, request, log)
         if not session.local:
             groups.follow()
         try:

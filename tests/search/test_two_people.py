@@ -33,8 +33,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
 @pytest.fixture
 def tracker(server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tracker:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    monkeypatch.setattr("dmltune.tracking_server.SECONDS", 60.0)  # the machine may be busy with other tests
     monkeypatch.setattr(ownership, "RENEW_S", 0.3)
-    monkeypatch.setattr(ownership, "EXPIRED_S", 3.0)
+    monkeypatch.setattr(ownership, "EXPIRED_S", 6.0)
     return Tracker(Store.at(tmp_path))
 
 
@@ -46,6 +47,7 @@ def search_of(tracker: Tracker, name: str) -> str:
 SESSION = """
 import sys, time
 from pathlib import Path
+from dmltune import tracking_server
 from dmltune.errors import UserError
 from dmltune.experiment import load_experiment
 from dmltune.runs import provenance
@@ -55,6 +57,7 @@ from dmltune.search.state import SearchState
 from dmltune.store import Store
 from support.trial_records import run_trial
 
+tracking_server.SECONDS = 60.0  # the machine may be busy with other tests
 store, start, overrides = Store.at(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
 experiment = load_experiment("glyphs-ccp", overrides)
 about = provenance(experiment, "0123456789abcdef")
@@ -79,6 +82,7 @@ def test_two_searches_of_one_name_from_two_stores_do_not_mix(
 ) -> None:
     """Two processes begin the same search at the same moment, each with a store of its own."""
     environment = os.environ | {"MLFLOW_TRACKING_URI": server.uri, "PYTHONPATH": str(TESTS)}
+    environment["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "60"
 
     def session(person: str, start: Path, *overrides: str) -> subprocess.Popen[str]:
         new_store(tmp_path / person)
@@ -105,6 +109,7 @@ def test_two_searches_of_one_name_from_two_stores_do_not_mix(
     assert "'ours' is another search on this tracking server: embedding.dim" in other
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    monkeypatch.setattr("dmltune.tracking_server.SECONDS", 60.0)
     runs = Tracker(Store.at(tmp_path / "reader")).runs(f"tags.`{tags.NAME}` = 'ours'")
     assert sorted(run.data.tags[tags.NUMBER] for run in runs) == ["0000", "0001", "parent"]
     trials = [run for run in runs if run.data.tags[tags.NUMBER] != "parent"]

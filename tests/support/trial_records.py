@@ -10,7 +10,7 @@ from dmltune.search.records import TrialRecords
 from dmltune.search.sampling import Proposal
 from dmltune.search.state import SearchState, Watch
 from dmltune.store import Store
-from dmltune.tracking import Tracker
+from dmltune.tracking import SpooledTracker
 from dmltune.train.orders import TrialReport
 from support.stores import new_store
 
@@ -22,7 +22,7 @@ def open_records(
     folder: Path, watch: Watch | None = None, experiment: Experiment = EXPERIMENT
 ) -> TrialRecords:
     store = Store.at(folder) if (folder / "mlflow.db").exists() else new_store(folder)
-    tracker = Tracker(store)
+    tracker = SpooledTracker(store, store.search_folder("s"))  # as a search does
     parent = TrackedRun.open(
         tracker, tracker.experiment("some-space"), "s", role="search", metric="map_at_r", params={}, about={}
     )

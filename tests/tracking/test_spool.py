@@ -34,6 +34,7 @@ def store(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "6")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setattr(delivery, "FIRST_S", 0.1)
+    monkeypatch.setattr("dmltune.tracking_server.SECONDS", 60.0)  # the machine may be busy with other tests
     proxy.mode, proxy.only = "pass", ""
     yield Store.at(tmp_path)
     proxy.mode, proxy.only = "pass", ""
