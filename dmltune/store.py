@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,10 +80,22 @@ class Store:
         with mirror_of(self.address).owned():
             yield
 
+    def require_writable(self) -> None:
+        """Raise a UserError when results cannot be written."""
+        if self.address:
+            mirror_of(self.address).files.require_access(write=True)
+        with tempfile.TemporaryFile(dir=self.root) as file:
+            file.write(b"dmltune")
+
     def bring(self, folder: Path) -> None:
         """Let the files that an address has below this folder be on this machine."""
         if self.address:
             mirror_of(self.address).bring(folder)
+
+    def subfolders(self, folder: Path) -> set[str]:
+        """Return the names of the folders in this one, here and at an address."""
+        names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+        return names | (mirror_of(self.address).subfolders(folder) if self.address else set())
 
     def publish(self) -> None:
         """Return when everything is at the address. Its owner calls it; `owned` does it at its end."""

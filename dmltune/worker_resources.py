@@ -44,7 +44,7 @@ class WorkerResources:
 
     @property
     def default(self) -> bool:
-        return self == WorkerResources()
+        return self == ANY
 
     def request(self, cluster_has_gpus: bool) -> dict[str, float]:
         """Return the request in Ray's names."""
@@ -55,6 +55,9 @@ class WorkerResources:
 
     def to_dict(self) -> dict[str, object]:
         return {"cpus": self.cpus, "gpus": self.gpus, "memory": self.memory, "custom": dict(self.custom)}
+
+
+ANY = WorkerResources()  # one GPU where there are any, else one CPU
 
 
 def room(nodes: Iterable[Mapping[str, float]], request: Mapping[str, float]) -> int:

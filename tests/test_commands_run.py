@@ -39,6 +39,7 @@ LONG = {  # command → the test that runs it
     "store": "cli/test_store.py",
     "stop": "cli/test_stop.py",
     "data": "cli/test_data.py",
+    "table": "cli/test_table.py",
     "doctor": "cli/test_doctor.py",
 }
 LAST = ("rm",)
@@ -51,8 +52,8 @@ def shown() -> list[str]:
         text = page.read_text(encoding="utf-8")
         found = re.findall(r"^    (dmltune .*)$", text, flags=re.MULTILINE)
         found += re.findall(r"`(dmltune [^`]+)`", text)
-        lines |= {line.partition("  #")[0].strip() for line in found}
-    return sorted(line for line in lines if not re.search(r"\b[A-Z]{4,}\b", line))
+        lines |= {line.partition("  #")[0].partition(" | ")[0].strip() for line in found}
+    return sorted(line for line in lines if not re.search(r"\b[A-Z]{4,}\b|://", line))
 
 
 def command_of(line: str) -> str:
@@ -107,6 +108,7 @@ def _rename(store: Path, name: str) -> None:
 @pytest.mark.parametrize("line", RUN)
 def test_a_command_of_the_pages_runs(line: str, place: Place) -> None:
     words = [("demo" if word == "shop" else word) for word in shlex.split(line)[1:]]
+    words += ["--yes"] if words[0] in LAST else []  # it asks, and there is no terminal to answer
     for option, file in itertools.pairwise(words):
         if option in ("-o", "--page"):  # written by another page's command before
             (place.folder / file).unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from dmltune.search.state import Watch
 from dmltune.store import Store, validated_name
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
-from dmltune.worker_resources import WorkerResources
+from dmltune.worker_resources import ANY, WorkerResources
 
 __all__ = ["CheckResult", "PreparedCheck", "check", "prepare"]
 
@@ -38,7 +38,7 @@ def check(
     workers: int = 1,
     concurrent: int | None = None,
     address: str | None = None,
-    per_worker: WorkerResources | None = None,
+    per_worker: WorkerResources = ANY,
     store: Store | None = None,
     data_root: Path | None = None,
     log: Callable[[str], None] = lambda text: None,
@@ -54,7 +54,7 @@ def check(
     """
     if rerank:
         require_method(rerank)
-    resources = Resources(workers, concurrent, address, per_worker=per_worker or WorkerResources())
+    resources = Resources(workers, concurrent, address, per_worker=per_worker)
     locations = Locations(store or Store.at(), data_root)
     tuned = None
     if fair_baseline:

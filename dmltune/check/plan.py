@@ -21,10 +21,11 @@ from dmltune.check.parsing import parse, read_stored
 from dmltune.check.protocols import protocol_for, with_patience_of
 from dmltune.core.checkpoint import replace_file
 from dmltune.data import splits
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 from dmltune.experiment import Experiment
 from dmltune.ledger import Kind
 from dmltune.resources import Locations
+from dmltune.store import is_name
 from dmltune.tracking import Tracker
 
 FILE = "plan.json"
@@ -62,7 +63,11 @@ class CheckPlan:
     def read(cls, folder: Path) -> CheckPlan | None:
         """Return the plan of the check in this folder; None when it has none."""
         path, remedy = folder / FILE, "Restore it from a backup, or choose another --name."
-        return read_stored(path, remedy, lambda tree: parse(cls, tree, str(path), remedy))
+        plan = read_stored(path, remedy, lambda tree: parse(cls, tree, str(path), remedy))
+        for each in () if plan is None else plan.configurations:
+            if not is_name(each.key):  # folders of checkpoints have it
+                raise UserError(f"{path} is damaged: a key is {readable(each.key)}. {remedy}")
+        return plan
 
     def write(self, folder: Path) -> None:
         replace_file(folder / FILE, self._text().encode())

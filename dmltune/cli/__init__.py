@@ -25,7 +25,7 @@ COMMANDS = (
 )
 
 
-WORDS = "--words-of"  # of `completion`, followed by the line up to the cursor: what the shells' scripts ask
+CANDIDATES = "--words-of"  # of `completion`, with the line up to the cursor: what the shells' scripts ask
 
 
 def command(name: str) -> ModuleType:
@@ -57,10 +57,10 @@ def _run(arguments: list[str]) -> int:
         from importlib.metadata import version
 
         return _print(f"dmltune {version('dmltune')}")
-    if arguments[:2] == ["completion", WORDS] and len(arguments) == 3:
-        from dmltune.cli.completion import print_words
+    if arguments[:2] == ["completion", CANDIDATES] and len(arguments) == 3:
+        from dmltune.cli.completion import print_candidates
 
-        return print_words(arguments[2])
+        return print_candidates(arguments[2])
     args = parser_of(arguments[0]).parse(arguments[1:])
     boundary.require_working_folder()
     if cache := getattr(args, "cache", None):

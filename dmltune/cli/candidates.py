@@ -45,26 +45,26 @@ _RUNS = """
 
 def candidates(line: str) -> list[str]:
     """Return the words for the place at the end of `line`; none where a file belongs, or nothing fits."""
-    words = _words(line)
-    if not words:
+    tokens = _tokens(line)
+    if not tokens:
         return []
-    *before, current = words
+    *before, current = tokens
     with contextlib.suppress(UserError, OSError):
         found = dict.fromkeys(word for word in _fitting(before, current) if PLAIN.fullmatch(word))
         return sorted(word for word in found if word.startswith(current))
     return []
 
 
-def _words(line: str) -> list[str]:
+def _tokens(line: str) -> list[str]:
     """Return the words after the program's name, the unfinished one last (empty after a blank)."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.commenters = True, ""
-    words: list[str] = []
+    tokens: list[str] = []
     try:
-        words += lexer
+        tokens += lexer
     except ValueError:  # an open quote
-        words = line.split()
-    return [*words[1:], ""] if line[-1:].isspace() else words[1:]
+        tokens = line.split()
+    return [*tokens[1:], ""] if line[-1:].isspace() else tokens[1:]
 
 
 def _fitting(before: Sequence[str], current: str) -> Iterator[str]:

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def print_words(line: str) -> int:
+def print_candidates(line: str) -> int:
     """Print the words that the line up to the cursor can go on with; nothing stands for a file's name."""
     from dmltune.cli.candidates import candidates
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata, util
@@ -163,12 +162,11 @@ def store(args: argparse.Namespace) -> Iterator[Finding]:
 
     try:
         folder = Store.at(args.store)
-        with tempfile.TemporaryFile(dir=folder.root) as file:
-            file.write(b"dmltune")
+        folder.require_writable()
     except (UserError, OSError) as error:
         yield Finding("store", "folder", "failed", str(error))
     else:
-        yield Finding("store", "folder", "ok", f"{folder.root} can be written")
+        yield Finding("store", "folder", "ok", f"{folder.place} can be written")
         if not folder.owns_tracking:
             yield tracking_server(folder.tracking_uri)
 

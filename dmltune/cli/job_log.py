@@ -62,7 +62,8 @@ def finish(document: dict[str, Any], out: Output) -> int:
     """Show how a job has ended; return its exit code."""
     message = document.pop("message")
     if document["status"] != "SUCCEEDED":
-        ended = f"job {document['job_id']}: {document['status'].lower()}. {message}".rstrip()
+        why = message.partition(", last available logs")[0]  # they were shown
+        ended = f"job {document['job_id']}: {document['status'].lower()}. {why}".rstrip()
         print(printable(ended), file=sys.stderr)
     metadata = document.pop("metadata")
     out.document(document)

@@ -180,7 +180,12 @@ def show_status(client: JobSubmissionClient, info: Any, address: str, out: Outpu
         facts_table(
             ("job", document["job_id"]),
             ("search", document["name"] or "not one of dmltune's"),
-            ("state", one_line(f"{document['status'].lower()}. {document['message']}")),
+            (
+                "state",
+                one_line(
+                    f"{document['status'].lower()}. {document['message'].partition(', last available logs')[0]}"
+                ),
+            ),
             ("store", document["store"] or ""),
             ("command", info.entrypoint),
             *([("best", f"trial {winner['number']}: {score(winner, result)}")] if winner else []),
@@ -238,8 +243,9 @@ def stop(client: JobSubmissionClient, info: Any, args: argparse.Namespace, out: 
         out.show(f"job {job_id} still ends. See it with: dmltune jobs status {job_id} --address {address}")
         return FAILED
     state = info.status.value.lower()
-    kept = "; finished trials are kept, and the search can be continued" if result is not None else ""
-    out.show(f"job {job_id} has ended: {state}{kept if (result or {}).get('interrupted') else ''}")
+    in_order = "; finished trials are kept, and the search can be continued"
+    interrupted = (result or {}).get("interrupted")
+    out.show(f"job {job_id} has ended: {state}{in_order if interrupted else ''}")
     if document["name"]:
         out.show("", *hints(job_id, document["metadata"], address, result=result))
     return 0

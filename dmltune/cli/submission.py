@@ -48,11 +48,11 @@ class Submission:
 
     def continue_command(self) -> str:
         """Return the command that submits the same search again."""
-        words = ["dmltune", "submit", self.source, "--address", without_password(self.address)]
-        words += ["--name", self.name, "--store", self.store]
+        parts = ["dmltune", "submit", self.source, "--address", without_password(self.address)]
+        parts += ["--name", self.name, "--store", self.store]
         for option, value in (("--tracking", self.job.tracking), ("--studies", self.job.studies)):
-            words += [] if value is None else [option, value]
-        return shlex.join(words)
+            parts += [] if value is None else [option, value]
+        return shlex.join(parts)
 
     def environment(self) -> dict[str, str]:
         """Return the variables of the driver; those that the job names win."""
@@ -81,9 +81,9 @@ class Submission:
     def entrypoint(self, python: str | None = None, address: str = "auto", file: str | None = None) -> str:
         """Return the command of the job. --address auto is the cluster that it runs in."""
         python = python or python_of(self.address)
-        words = search_command(self, address, file).removeprefix("dmltune ")
+        parts = search_command(self, address, file).removeprefix("dmltune ")
         driver = f"{shlex.quote(python)} -m dmltune.cluster.driver --retries {self.job.retries} --"
-        return f"{driver} {words}"
+        return f"{driver} {parts}"
 
     def metadata(self) -> dict[str, str]:
         """Return what `dmltune jobs` knows of the job."""

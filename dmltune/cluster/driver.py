@@ -28,8 +28,8 @@ MODULES = ("torch", "torchvision", "optuna", "mlflow", "pydantic", "ruamel.yaml"
 PAUSE_S = 2.0
 
 
-def main(words: list[str]) -> int:
-    retries, command = parse(words)
+def main(arguments: list[str]) -> int:
+    retries, command = parse(arguments)
     if missing := [name for name in MODULES if not found(name)]:
         print(
             f"the cluster's Python {sys.version.split()[0]} lacks {', '.join(missing)}. "
@@ -45,10 +45,15 @@ def main(words: list[str]) -> int:
     return code
 
 
-def parse(words: list[str]) -> tuple[int, list[str]]:
-    if len(words) < 4 or words[0] != "--retries" or not words[1].isdigit() or words[2] != "--":
+def parse(arguments: list[str]) -> tuple[int, list[str]]:
+    if (
+        len(arguments) < 4
+        or arguments[0] != "--retries"
+        or not arguments[1].isdigit()
+        or arguments[2] != "--"
+    ):
         raise SystemExit("usage: python -m dmltune.cluster.driver --retries N -- COMMAND …")
-    return int(words[1]), words[3:]
+    return int(arguments[1]), arguments[3:]
 
 
 def found(module: str) -> bool:
@@ -65,12 +70,12 @@ def attempts(command: list[str], retries: int, file: Path) -> int:
         process = subprocess.Popen(command, env=os.environ | {RESULT_FILE: str(file)})
         stopped.process = process
         code = process.wait()
-        if code in FINAL or stopped.asked.is_set() or attempt == retries:
+        if code in FINAL or stopped.wanted.is_set() or attempt == retries:
             return code if code >= 0 else 128 - code
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         print(f"the driver ended {how}; attempt {attempt + 2} of {retries + 1} continues", flush=True)
         time.sleep(PAUSE_S)
-        if stopped.asked.is_set():
+        if stopped.wanted.is_set():
             return 143
     raise AssertionError("the last attempt returns")
 
@@ -79,13 +84,13 @@ class Stop:
     """SIGTERM and SIGINT go on to the command, which stops in order."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.wanted = threading.Event()
         self.process: subprocess.Popen[bytes] | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        self.asked.set()
+        self.wanted.set()
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
 

@@ -20,15 +20,15 @@ def request_of(job: Job, cluster: Cluster) -> dict[str, float]:
 def shortage(job: Job, cluster: Cluster) -> str:
     """Return in one sentence what the cluster lacks for the job, or nothing."""
     request, groups = request_of(job, cluster), job.concurrent or 1
-    needed, there = job.workers * groups, room(cluster.nodes, request)
-    if there >= needed:
+    needed, available = job.workers * groups, room(cluster.nodes, request)
+    if available >= needed:
         return ""
     lacking = [name for name in request if room(cluster.nodes, {name: request[name]}) < needed]
     what = f"{needed} workers with {described(request)} each" if needed > 1 else described(request)
     if lacking:
         has = "; ".join(_has(name, cluster.nodes) for name in lacking)
     else:
-        has = f"nodes with all of it together for {there} of them"
+        has = f"nodes with all of it together for {available} of them"
     return f"the job needs {what}; the cluster has {has}."
 
 

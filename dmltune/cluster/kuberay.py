@@ -74,11 +74,11 @@ def pods_of(job: Job, store: str) -> Pods:
             f"({WORK_SHARE:.0%} of its memory). Raise cpus, gpus or memory of kuberay, or lower resources."
         )
     found = Pods(job, pods, job.image, request, per_pod)
-    needed, there = found.concurrent * job.workers, per_pod * pods.nodes
-    if needed > there:
+    needed, available = found.concurrent * job.workers, per_pod * pods.nodes
+    if needed > available:
         raise UserError(
             f"{found.concurrent} trials at a time × {job.workers} workers need {needed} places; {pods.nodes} "
-            f"pods have {there}. Raise kuberay.nodes, or lower concurrent or workers."
+            f"pods have {available}. Raise kuberay.nodes, or lower concurrent or workers."
         )
     _require_lasting(store, pods)
     return found
@@ -147,7 +147,9 @@ def cluster_spec(pods: Pods, own: str, environment: Mapping[str, str], has_space
     from ray import __version__
 
     kuberay = pods.kuberay
-    auth = {"mode": "token"} | ({"secretName": kuberay.token_secret} if kuberay.token_secret else {})
+    auth: dict[str, Any] = {"mode": "token"} | (
+        {"secretName": kuberay.token_secret} if kuberay.token_secret else {}
+    )
     head = {"cpu": str(kuberay.head_cpus), "memory": kuberay.head_memory}
     worker = {"cpu": str(kuberay.cpus), "memory": kuberay.memory}
     if kuberay.gpus:
@@ -201,7 +203,8 @@ def _template(
     container: str, pods: Pods, resources: dict[str, str], environment: Mapping[str, str], space: str | None
 ) -> dict[str, Any]:
     kuberay = pods.kuberay
-    volumes, mounts = [], []
+    volumes: list[dict[str, Any]] = []
+    mounts: list[dict[str, Any]] = []
     if kuberay.claim is not None:
         volumes.append({"name": "shared", "persistentVolumeClaim": {"claimName": kuberay.claim}})
         mounts.append({"name": "shared", "mountPath": kuberay.mount})

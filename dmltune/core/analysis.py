@@ -191,7 +191,8 @@ class _Classes:
         generator = torch.Generator().manual_seed(seed)
         point = torch.randint(len(self.place_N), (draws,), generator=generator).to(self.place_N.device)
         source = self.place_N[point]
-        target = other_classes(torch.ones_like(self.counts_C, dtype=torch.bool), source, generator)
+        share = torch.rand(draws, generator=generator, dtype=torch.float64).to(source.device)
+        target = other_classes(torch.ones_like(self.counts_C, dtype=torch.bool), source, share)
         sigma = self.sigma_ND[point]
         turned = rotate(sigma, self.means_CD[source], self.means_CD[target])
         shift: Tensor = torch.linalg.vector_norm(turned - sigma, dim=1)

@@ -69,7 +69,7 @@ class JointBatchNorm(_BatchNorm):
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
-        momentum = self.momentum
+        momentum: Any = self.momentum
         if momentum is None:  # a tensor: nothing is read on the host
             momentum = self.num_batches_tracked.to(mean_C.dtype).reciprocal()
         self.running_mean.lerp_(mean_C, momentum)

@@ -28,8 +28,14 @@ def pairwise_distance(x_BD: Tensor, y_RD: Tensor, squared: bool = False) -> Tens
     x_BD, y_RD = at_least_float32(x_BD), at_least_float32(y_RD)
     if plain_graph():
         return _plain_distance(x_BD, y_RD, squared)
-    distance_BR: Tensor = (_WideDistance if fixed_shapes(x_BD) else _Distance).apply(x_BD, y_RD, squared)
+    function = _WideDistance if fixed_shapes(x_BD) else _Distance
+    distance_BR: Tensor = function.apply(x_BD, another(y_RD, x_BD), squared)
     return distance_BR
+
+
+def another(y: Tensor, x: Tensor) -> Tensor:
+    """Return y, as a view if it is x: torch.compile takes no tensor twice as an argument of a function."""
+    return y.view_as(y) if y is x and torch.compiler.is_compiling() else y
 
 
 def _plain_distance(x_BD: Tensor, y_RD: Tensor, squared: bool) -> Tensor:

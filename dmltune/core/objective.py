@@ -5,6 +5,7 @@ B samples of this rank, of all ranks once they are joined; D dimensions, M pseud
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,8 @@ class Objective(nn.Module):
         These are the map and its pooling, the loss and the zero-shot loss. Between them the ranks communicate
         and the references count. Losses and poolings that cannot be one graph are compiled in parts.
         """
+        # torch's own tracing looks at it, and users cannot act on it
+        warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf", UserWarning)
         self._compiled = torch.compile(self.embedder.pooled, **options)
         for part in (self.loss, self.zero_shot):
             if part is not None:

@@ -158,8 +158,8 @@ class ImageFeed:
     def _augmented(self, chosen_B: Ints, u_BK: augmentations.Uniform) -> Batch:
         images = self._images.read(self._train_N[chosen_B])
         pixels_BHWC = self._augmentation.apply(images, self.size, self._images.margin, u_BK)
-        images, labels = augmentations.to_tensor(pixels_BHWC), torch.from_numpy(self._labels_N[chosen_B])
-        return self._placed(images, labels)
+        labels = torch.from_numpy(self._labels_N[chosen_B])
+        return self._placed(augmentations.to_tensor(pixels_BHWC), labels)
 
     def _placed(self, images: Tensor, labels: Tensor) -> Batch:
         """Return a batch in the memory that it is sent from; called in the thread that prepares it."""

@@ -101,7 +101,7 @@ def range_text(specification: Mapping[str, Any]) -> str:
 
 def _searches(values: Sequence[KnownValue], store: str) -> list[RenderableType]:
     if not values:
-        return lines(f"No search of this store ({store}) has varied it.", "dim")
+        return [*lines(f"No search of this store ({store}) has varied it.", "dim")]
     table = grid()
     table.add_column("search here", overflow="fold")
     table.add_column("importance", no_wrap=True)

@@ -29,7 +29,7 @@ from dmltune.tracking.delivery import patience
 from dmltune.train.build import validate_experiment
 from dmltune.train.name_claim import claim_name
 from dmltune.train.test_access import record_monitoring
-from dmltune.worker_resources import WorkerResources
+from dmltune.worker_resources import ANY, WorkerResources
 
 
 def search(
@@ -47,20 +47,18 @@ def search(
     store: Store | None = None,
     data_root: Path | None = None,
     address: str | None = None,
-    per_worker: WorkerResources | None = None,
+    per_worker: WorkerResources = ANY,
     watch: Watch | None = None,
 ) -> SearchResult:
     """Run `trials` trials in all: the reference point (trial 0), the baseline, the sampler's proposals, and
     in the last part of the budget repetitions of the candidates with other seeds.
 
-    The experiment's `noise_seeds` adds repetitions of the reference point: that many seeds in all.
-    The same `name` continues where it stopped; `time` (seconds) ends it early, to be continued, and so does
-    `cost` (seconds of all workers together, also of earlier sessions). A new search learns from the searches
-    `start_from` of the same store. Only the training half of the data set is read: scores are those of the
-    validation classes. `per_worker` is what each worker asks Ray for. `watch` is called with every
-    SearchEvent.
+    The experiment's `noise_seeds` adds repetitions of the reference point. The same `name` continues;
+    `time` (seconds) ends it early, and so does `cost` (seconds of all workers, earlier sessions too). A new
+    search learns from the searches `start_from` of the same store. Only the training half is read: scores
+    are of validation classes. A worker asks Ray for `per_worker`. `watch` gets every SearchEvent.
     """
-    resources = Resources(workers, concurrent, address, isolation, per_worker=per_worker or WorkerResources())
+    resources = Resources(workers, concurrent, address, isolation, per_worker=per_worker)
     limits = SpendingLimits(time, cost, workers)
     name = validated_name(name or f"{space_name}-{clock.strftime('%Y%m%d-%H%M%S')}")
     plan = make_plan(experiment, trials, limits)

@@ -21,7 +21,7 @@ from dmltune.search.front import may_be_on_front
 from dmltune.search.judged_front import judged_front
 from dmltune.search.observations import Observations, noise_of
 from dmltune.search.replication import Again, Replication
-from dmltune.search.sampling import Points, Proposal, Proposer
+from dmltune.search.sampling import Proposal, Proposer, TriedPoints
 from dmltune.search.scalarisation import weights_of
 from dmltune.search.schedulers import Rule
 from dmltune.search.score_table import ScoreTable
@@ -66,7 +66,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.trials: dict[int, EngineTrial] = {}
-        self._tried = Points()  # the values of all points
+        self._tried = TriedPoints()  # the values of all points
         self._compared: dict[int, EngineTrial] = {}  # complete ones and repetitions: few of many trials
         self._roles: Counter[str] = Counter()
         self._further_folds = 0
@@ -227,8 +227,7 @@ class Engine:
             return None
         proposal = self._first_of_earlier(self._tried)
         if proposal is None:
-            told = self._told()
-            proposal = self.proposer.propose(told, self.attributes, self._tried)
+            proposal = self.proposer.propose(self._told(), self.attributes, self._tried)
         if proposal is None:
             self._space_is_used_up = True
             return None
@@ -243,7 +242,7 @@ class Engine:
             weights = weights_of(1 + len(against), self.plan.seed, len(self._tried))
         return self._observations.of(list(self.trials.values()), self.earlier, against, weights)
 
-    def _first_of_earlier(self, tried: Points) -> Proposal | None:
+    def _first_of_earlier(self, tried: TriedPoints) -> Proposal | None:
         """Return one of the best points of earlier searches; they are tried first."""
         if not self.earlier or len(tried) - self._roles["reference"] >= STARTS:
             return None

@@ -87,6 +87,8 @@ class Observations:
             told = [*self._told_earlier(earlier, known), *told]
         for place, each in enumerate(told):
             each.number = each._trial_id = place
+        if len(self._points) > 2 * MOST:  # memory and garbage collection would grow with all trials
+            self._points = {trial.number: self._points[trial.number] for trial in considered}
         return told
 
     def _considered(self, points: list[EngineTrial]) -> list[EngineTrial]:

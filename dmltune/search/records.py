@@ -260,12 +260,6 @@ class TrialRecords:
         self._show("finished", record)
         return record
 
-    def remove_leftovers(self) -> None:
-        """Delete files of ended trials that workers wrote after their end."""
-        for number, row in self.state.rows.items():
-            if row.state in ("complete", "pruned", "failed") and self.trial_folder(number).exists():
-                self._store.discard(self.trial_folder(number))
-
     def interrupt(self, number: int, reason: str) -> None:
         """End the run of a trial that is continued later. In the study it stays RUNNING."""
         record = self.state.rows[number]

@@ -64,8 +64,9 @@ def stored_or_new(search: StoredSearch, locations: Locations) -> Mapping[str, An
     winner = search.winner
     if winner is None:
         return None
-    stored = search.tracker.read_json(search.run_id, GALLERY)
-    fits = isinstance(stored, Mapping) and stored.get("model") == f"Trial {winner.number}"
+    found = search.tracker.read_json(search.run_id, GALLERY)
+    stored: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+    fits = stored.get("model") == f"Trial {winner.number}"
     if fits and "attention" in stored:
         return stored
     made = new_gallery(search, locations)

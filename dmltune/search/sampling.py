@@ -48,7 +48,7 @@ class Proposal:
     study_attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Points:
+class TriedPoints:
     """Points in their order; whether one is among them is known without comparing it with all."""
 
     def __init__(self, points: Iterable[Mapping[str, Any]] = ()) -> None:
@@ -94,11 +94,11 @@ class Proposer:
         self,
         trials: Sequence[FrozenTrial],
         study_attributes: Mapping[str, Any] | None = None,
-        tried: Points | None = None,
+        tried: TriedPoints | None = None,
     ) -> Proposal | None:
         """Return a point that no rule forbids and that is not among `tried`; None when a finite space has no
         more. `tried` are the points of `trials`, if these are not only some of all."""
-        tried = Points(map(values_of, trials)) if tried is None else tried
+        tried = TriedPoints(map(values_of, trials)) if tried is None else tried
         for choice in self._choices(tried):
             if choice and not any(choice.items() <= values.items() for values in tried):
                 own = self.space.own_point(next(iter(choice.values())))
@@ -113,7 +113,7 @@ class Proposer:
             )
         return None
 
-    def _choices(self, tried: Points) -> list[dict[str, Any]]:
+    def _choices(self, tried: TriedPoints) -> list[dict[str, Any]]:
         """Return what the next trial may be fixed to, the choice with the fewest trials first."""
         name = self.space.balanced
         if name is None:
@@ -124,7 +124,7 @@ class Proposer:
     def _drawn(
         self,
         trials: Sequence[FrozenTrial],
-        tried: Points,
+        tried: TriedPoints,
         study_attributes: Mapping[str, Any],
         choice: Mapping[str, Any],
     ) -> Proposal | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -19,6 +20,7 @@ from dmltune.search.records import TrialRecords
 from dmltune.search.searcher import Dispatch, EngineScheduler, StudySearcher
 from dmltune.search.state import TrialRecord
 from dmltune.search.trainable import BrokerTrainable
+from dmltune.store import Store
 from dmltune.train.orders import Order
 from dmltune.train.worker_pool import BROKER, WorkerPool, worker_pool
 
@@ -80,7 +82,7 @@ def run_trials(
 ) -> str:
     """Run trials until the engine has no more. Return why it stopped earlier, or ""."""
     with contextlib.ExitStack() as stack:
-        stack.callback(records.remove_leftovers)  # when no worker writes any more
+        stack.callback(_remove_leftovers, records, locations.store)  # when no worker writes any more
         pool = stack.enter_context(worker_pool(resources, locations, records.message))
 
         def look() -> None:
@@ -108,6 +110,15 @@ def run_trials(
         return ""
 
 
+def _remove_leftovers(records: TrialRecords, store: Store) -> None:
+    """Delete files of ended trials that workers wrote after their end."""
+    left = store.subfolders(records.trial_folder(0).parent)
+    for number, row in records.state.rows.items():
+        folder = records.trial_folder(number)
+        if row.state in ("complete", "pruned", "failed") and folder.name in left:
+            store.discard(folder)
+
+
 def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> Dispatch:
     def make_order(record: TrialRecord, point: Experiment) -> Order:
         folder = records.trial_folder(record.number)
@@ -117,7 +128,8 @@ def _dispatch(records: TrialRecords, locations: Locations, pool: WorkerPool) -> 
         order = Order.of(
             order_id, point, folder, locations, pool.plan.threads, untrained=untrained, known_costs=costs
         )
-        return pool.routed(order)
+        known_step = record.step if record.score is not None else -1
+        return pool.routed(replace(order, known_step=known_step))
 
     def pause(order_id: str) -> None:
         ray.get(pool.broker.pause.remote(order_id))  # before anybody asks for the order again

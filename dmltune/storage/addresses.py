@@ -26,8 +26,9 @@ SCHEMES = ("s3", "gs", "file")
 _ADDRESS = re.compile(
     r"(?:s3|gs)://[a-z0-9][a-z0-9._-]{1,221}(?:/[A-Za-z0-9._=+-]+)*/?|file:///[^%?#\x00-\x1f\x7f]+"
 )
+LARGEST = 10_000_000  # bytes of a file that is read at once
 ANSWER_S = 10.0  # how long the first answer may take
-_CONNECT_S, _REQUEST_S, _ATTEMPTS = 3, 10, 2
+_CONNECT_S, _REQUEST_S, _ATTEMPTS = 4, 10, 2
 _REMEDY = (
     "Check the address, the credentials in the environment and AWS_ENDPOINT_URL, or choose another --store."
 )
@@ -35,15 +36,16 @@ Stamp = tuple[int, int]  # size, time of change in nanoseconds
 
 
 def is_address(text: str) -> bool:
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) is not None
+    """Return whether the text is meant as an address: no folder has such a path by intention."""
+    return re.match(r"[^/]*://", text) is not None
 
 
 def normal_address(text: str) -> str:
     """Return the address in the form that identifies it; a UserError for any other text."""
     scheme = text.partition("://")[0]
     if scheme not in SCHEMES or not _ADDRESS.fullmatch(text) or ".." in text.split("/"):
-        parts = urlsplit(text) if "@" not in text else None
-        shown = readable(text if parts and not parts.query else f"{scheme}://…")
+        secret = any(mark in text for mark in "@?#")
+        shown = readable(f"{scheme}://…" if secret else text)
         raise UserError(
             "a store's address must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///FOLDER, without user, "
             f"password or options, which belong into the environment; got {shown}"
@@ -90,6 +92,7 @@ class AddressTransport:
             os.replace(target, path)
 
     def fetch(self, name: str, local: Path) -> bool:
+        require_name(name)  # before a folder is made for it
         local.parent.mkdir(parents=True, exist_ok=True)
         part = local.with_name(f".{local.name}.{secrets.token_hex(8)}")
         try:
@@ -126,10 +129,12 @@ class AddressTransport:
         """Return the content of a small file; None when there is none."""
         try:
             with self._fs.open_input_stream(self._path(name)) as stream:
-                content: bytes = stream.read()
-                return content
+                content: bytes = stream.read(LARGEST + 1)
         except FileNotFoundError:
             return None
+        if len(content) > LARGEST:
+            raise UserError(f"{name} at {self.address} is damaged: it has more than {LARGEST:,} bytes.")
+        return content
 
     def write(self, name: str, content: bytes) -> None:
         path = self._path(name)
@@ -216,4 +221,4 @@ def _short(error: Exception) -> str:
     """Return the reason without the long tail of the SDK's messages."""
     text = reason_of(error)
     known = re.search(r"AWS Error ([A-Z_]+)", text)
-    return f"{known.group(1).lower().replace('_', ' ')} ({text[:160]})" if known else text[:200]
+    return known.group(1).lower().replace("_", " ") if known else text[:200]

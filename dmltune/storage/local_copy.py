@@ -6,6 +6,7 @@ to be deleted at the address. Models, checkpoints and pictures are brought when 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -46,12 +47,16 @@ class LocalCopy:
     def __init__(self, root: Path, files: AddressTransport) -> None:
         self.root, self._files = root, files
         self._lock = threading.RLock()
+        self.generation = 0
+        self._same: dict[str, tuple[Stamp, Stamp]] = {}
+        self._discarded: list[str] = []
         tree = _read_json(root / NOTES)
-        self.generation = int(tree.get("generation", 0))
-        self._same: dict[str, tuple[Stamp, Stamp]] = {
-            name: (tuple(here), tuple(remote)) for name, (here, remote) in tree.get("files", {}).items()
-        }
-        self._discarded: list[str] = list(tree.get("discarded", []))
+        with contextlib.suppress(ValueError, TypeError, AttributeError):  # damaged: all is fetched anew
+            self._same = {
+                name: (tuple(here), tuple(remote)) for name, (here, remote) in tree.get("files", {}).items()
+            }
+            self._discarded = [str(name) for name in tree.get("discarded", [])]
+            self.generation = int(tree.get("generation", 0))
 
     # ---- from the address
 

@@ -23,6 +23,7 @@ from dmltune.storage.transport import PATIENCE_S, FileTransport
 
 RECEIVER = "receiver"
 PROBE_S = 60.0  # how long a node may take to answer
+ATTEMPTS = 3
 ADDRESS_PATIENCE_S = 600.0  # an outage of an object store is waited for
 
 
@@ -118,11 +119,15 @@ def _reaches(address: str) -> str:
     """Return why this process cannot use the address, or nothing."""
     from dmltune.storage.addresses import AddressTransport
 
-    try:
-        AddressTransport(address).require_access()
-    except UserError as error:
-        return str(error)
-    return ""
+    problem = ""
+    for _ in range(ATTEMPTS):  # a busy machine may miss the short time-outs once
+        try:
+            AddressTransport(address).require_access()
+        except UserError as error:
+            problem = str(error)
+        else:
+            return ""
+    return problem
 
 
 def _on_node(node: str, function: Callable[..., Any], *arguments: str) -> Any:

@@ -71,7 +71,7 @@ class StoreMirror:
     def _follow(self) -> None:
         """Take what was published since."""
         state = self._state()
-        generation = int(state.get("generation", 0))
+        generation = int(state["generation"])
         self._copy = LocalCopy(self.root, self.files)
         if generation < self._copy.generation:
             raise UserError(
@@ -87,8 +87,8 @@ class StoreMirror:
 
     def _follow_databases(self, state: dict[str, Any]) -> None:
         with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-            for name, entry in state.get("databases", {}).items():
-                copy = Path(scratch) / name
+            for name, entry in state["databases"].items():
+                copy = Path(scratch) / Path(name).name
                 found = name in DATABASES and self.files.fetch(str(entry["file"]), copy)
                 if not found or file_digest(copy) != entry["sha256"]:
                     raise UserError(
@@ -215,7 +215,7 @@ class StoreMirror:
 
     def _publish_state(self, copies: list[Path]) -> None:
         state = self._state()
-        generation = max(int(state.get("generation", 0)), self._copy.generation) + 1
+        generation = max(int(state["generation"]), self._copy.generation) + 1
         databases = dict(state.get("databases", {}))
         for copy in copies:
             digest, before = file_digest(copy), databases.get(copy.name, {})
@@ -247,17 +247,29 @@ class StoreMirror:
             raise self.failure
         patiently(self.publish, f"publishing to {self.address}", END_S)
 
+    def subfolders(self, folder: Path) -> set[str]:
+        """Return the names of the folders that the address has in this one."""
+        prefix = folder.relative_to(self.root).as_posix()
+        found = patiently(lambda: self.files.names(prefix), f"reading {self.address}")
+        return {name.removeprefix(f"{prefix}/").partition("/")[0] for name in found}
+
     def discard(self, path: Path) -> None:
         self._copy.discard(path)
 
     def _state(self) -> dict[str, Any]:
+        """Return the generation and the databases that were published last."""
         try:
             tree = json.loads(within(ANSWER_S, lambda: self.files.read(STATE)) or b"{}")
-        except ValueError:
+            databases = tree.get("databases", {})
+            if not all({"file", "sha256"} <= entry.keys() for entry in databases.values()):
+                raise KeyError
+            return {"generation": int(tree.get("generation", 0)), "databases": databases}
+        except OSError as error:
+            raise UserError(f"the store {self.address} cannot be read: {reason_of(error)}") from None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             raise UserError(
                 f"{STATE} at {self.address} is damaged. Restore the address from a backup."
             ) from None
-        return tree if isinstance(tree, dict) else {}
 
     def _one_line(self, action: Callable[[], object]) -> None:
         try:

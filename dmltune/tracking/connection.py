@@ -13,7 +13,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from mlflow.tracking import MlflowClient
 
 from dmltune.artifact_addresses import repair_addresses
-from dmltune.errors import UserError
+from dmltune.errors import UserError, readable
 from dmltune.store import Store, without_password
 from dmltune.tracking_server import require_answer
 
@@ -56,7 +56,19 @@ class Connection:
         return self.client._tracking_client.store
 
     def delete_files(self, uri: str, path: str | None = None) -> None:
-        """Delete the artifacts at this address; of a store's own, their empty folders too."""
+        """Delete the artifacts at this address; of a store's own, their empty folders too.
+
+        The database of a store that somebody else made could name any folder: only those inside are deleted.
+        """
+        parts = urlsplit(uri)
+        if self._store.owns_tracking and parts.scheme in ("", "file"):
+            named = Path(unquote(parts.path))
+            inside = self._store.artifacts.resolve()
+            if inside not in named.resolve().parents or (path and ".." in Path(path).parts):
+                raise UserError(
+                    f"the store {self._store.root} has a run whose files are outside of it, in "
+                    f"{readable(str(named))}. Nothing there is removed; delete the run with MLflow."
+                )
         repository: Any = get_artifact_repository(uri, tracking_uri=self._store.tracking_uri)
         self._bring(uri)  # MLflow deletes what it finds
         repository.delete_artifacts(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import threads_of, usable_cores
 from dmltune.train.test_access import record_monitoring
 from dmltune.train.trial import run_trial
-from dmltune.worker_resources import WorkerResources
+from dmltune.worker_resources import ANY, WorkerResources
 
 
 def train(
@@ -33,7 +34,7 @@ def train(
     store: Store | None = None,
     data_root: Path | None = None,
     address: str | None = None,
-    per_worker: WorkerResources | None = None,
+    per_worker: WorkerResources = ANY,
 ) -> Iterator[TrialReport]:
     """Yield a report per validation. The reference point is trained when the experiment has a space.
 
@@ -41,7 +42,7 @@ def train(
     `dmltune.evaluate` finds by `name`. The same `name` continues where it stopped. One worker trains in this
     process, several train in Ray Train.
     """
-    resources = Resources(workers, 1, address, per_worker=per_worker or WorkerResources())
+    resources = Resources(workers, 1, address, per_worker=per_worker)
     locations = Locations(store or Store.at(), data_root)
     name = validated_name(name or f"train-{time.strftime('%Y%m%d-%H%M%S')}")
     fingerprint = validate_experiment(experiment, locations, workers)
@@ -50,7 +51,9 @@ def train(
         record_monitoring(trained, locations, name)
         folder = training_folder(locations.store, name)
         order = Order.of(name, trained, folder, locations, threads or threads_of(usable_cores()))
-        locations.store.bring(folder)
+        if locations.store.address:  # its run may be older than the checkpoint
+            locations.store.bring(folder)
+            order = replace(order, known_step=-1)
         here = workers == 1 and resources.per_worker.default
         reports = _here(order) if here else _in_workers(order, resources, locations)
         yield from _tracked(

@@ -28,6 +28,7 @@ class Order:
     metrics of the same network before its first step, when another trial has measured them already.
     With `known_costs`, by architecture, the reports carry what the model costs to use. `route` says how files
     reach the folder from a worker that does not share it (`storage.route`); without one every worker does.
+    `known_step` is the last one that the driver has; later reports, which it may have lost, come again.
     """
 
     id: str  # the same trial always has the same id, so posting twice is posting once
@@ -39,6 +40,7 @@ class Order:
     untrained: dict[str, float] | None = None
     known_costs: dict[str, dict[str, float]] | None = None
     route: dict[str, Any] | None = None
+    known_step: int = LAST
 
     @classmethod
     def of(

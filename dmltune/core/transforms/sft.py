@@ -204,6 +204,8 @@ class Sft(Transform):
 
     @torch.no_grad()
     def update_(self, raw_BD: Tensor, emb_BD: Tensor, labels_B: Tensor) -> None:
+        if not len(labels_B):
+            return
         x_BD = emb_BD if self.on_sphere else raw_BD
         if self.variation is not None:
             own_BD = self.centres.values[labels_B]
