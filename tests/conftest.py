@@ -37,14 +37,21 @@ hypothesis.settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
-    ("search/test_kills.py", "train/test_worker_pool.py"),
     (
-        *("check/test_check.py", "test_extending.py", "test_old_store.py"),
-        *("reproduce/test_table_runs.py", "cli/test_six_commands.py"),
+        "search/test_kills.py",
+        "train/test_worker_pool.py",
+        "train/test_worker_faults.py",
+        "train/test_nodes.py",
     ),
     (
-        *("search/test_whole_search.py", "reproduce/test_collage.py", "cli/test_submit.py"),
-        *("train/test_training.py", "test_packaging.py", "cli/test_search_own_data.py"),
+        *("check/test_check.py", "test_extending.py", "test_old_store.py", "search/test_two_people.py"),
+        *("reproduce/test_table_runs.py", "cli/test_six_commands.py", "security/test_private_files.py"),
+        *("security/test_passwords.py",),
+    ),
+    (
+        *("storage/test_clusters.py", "search/test_whole_search.py", "cli/test_submit.py"),
+        *("reproduce/test_collage.py", "train/test_training.py", "test_packaging.py"),
+        *("cli/test_search_own_data.py",),
     ),
 )
 LONG = "test_every_space.py"  # begins right after the lanes, so that no process works on it alone at the end

@@ -39,6 +39,7 @@ LONG = {  # command → the test that runs it
     "store": "cli/test_store.py",
     "stop": "cli/test_stop.py",
     "data": "cli/test_data.py",
+    "table": "cli/test_table.py",
     "doctor": "cli/test_doctor.py",
 }
 LAST = ("rm",)
@@ -107,6 +108,7 @@ def _rename(store: Path, name: str) -> None:
 @pytest.mark.parametrize("line", RUN)
 def test_a_command_of_the_pages_runs(line: str, place: Place) -> None:
     words = [("demo" if word == "shop" else word) for word in shlex.split(line)[1:]]
+    words += ["--yes"] if words[0] in LAST else []  # it asks, and there is no terminal to answer
     for option, file in itertools.pairwise(words):
         if option in ("-o", "--page"):  # written by another page's command before
             (place.folder / file).unlink(missing_ok=True)

@@ -62,14 +62,18 @@ def finish(document: dict[str, Any], out: Output) -> int:
     """Show how a job has ended; return its exit code."""
     message = document.pop("message")
     if document["status"] != "SUCCEEDED":
-        why = message.partition(", last available logs")[0]  # they were shown
-        ended = f"job {document['job_id']}: {document['status'].lower()}. {why}".rstrip()
+        ended = f"job {document['job_id']}: {document['status'].lower()}. {reason_of(message)}".rstrip()
         print(printable(ended), file=sys.stderr)
     metadata = document.pop("metadata")
     out.document(document)
     if document["name"]:
         out.show("", *hints(document["job_id"], metadata, document["address"], result=document["result"]))
     return int(document["exit_code"])
+
+
+def reason_of(message: str) -> str:
+    """Return Ray's message without the end of the log, which people have seen."""
+    return " ".join(message.partition(", last available logs")[0].split())
 
 
 def job_document(info: Any, address: str, result: Any) -> dict[str, Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.boundary import FAILED
-from dmltune.cli.job_log import finish, follow, hints, job_document, result_in, without_result
+from dmltune.cli.job_log import finish, follow, hints, job_document, reason_of, result_in, without_result
 from dmltune.cli.output import Output, facts_table, new_table, say
 from dmltune.cli.parser import Parser, duration
 from dmltune.cli.submission import STOP_WAIT_S
@@ -180,12 +179,7 @@ def show_status(client: JobSubmissionClient, info: Any, address: str, out: Outpu
         facts_table(
             ("job", document["job_id"]),
             ("search", document["name"] or "not one of dmltune's"),
-            (
-                "state",
-                one_line(
-                    f"{document['status'].lower()}. {document['message'].partition(', last available logs')[0]}"
-                ),
-            ),
+            ("state", f"{document['status'].lower()}. {reason_of(document['message'])}"),
             ("store", document["store"] or ""),
             ("command", info.entrypoint),
             *([("best", f"trial {winner['number']}: {score(winner, result)}")] if winner else []),
@@ -206,10 +200,6 @@ def score(winner: dict[str, Any], result: Any) -> str:
     over = "" if lead is None else f", {formatting.percent(lead, signed=True)} against the baseline"
     metric = formatting.metric_name(result["metric"])
     return f"{metric} {formatting.percent(winner.get('best'))} % on the validation classes{over}"
-
-
-def one_line(text: str) -> str:
-    return printable(re.sub(r"\s+", " ", text).strip())
 
 
 def show_log(client: JobSubmissionClient, info: Any, address: str, to_the_end: bool, out: Output) -> int:

@@ -50,15 +50,10 @@ def run_trial(
     earlier: list[dict[str, Any]] = []
     try:
         if (last / checkpoint.CHECKPOINT).is_file():
-            tensors, meta = checkpoint.load(last)
-            with checkpoint.reading(last / checkpoint.CHECKPOINT):
-                run.restore(tensors, meta["run"])
-                report = TrialReport(**meta["report"])
-                earlier = meta.get("earlier", [])
-                unknown = [TrialReport(**each) for each in earlier if each["step"] > order.known_step]
+            report, earlier = _restore(run, last)
             if report.finished:
                 measure_test(order, device)
-            yield from unknown
+            yield from (TrialReport(**each) for each in earlier if each["step"] > order.known_step)
             yield report
             if report.finished:
                 return
@@ -83,9 +78,7 @@ def run_trial(
                     _save_best(folder / "best", run, experiment, order, progress)
                 if run.examples is not None and isinstance(run.feed, ImageFeed):
                     draw_gallery(run.examples, run.feed, folder, progress.step)
-                tensors, meta = run.state()
-                reports = {"report": report.to_dict(), "earlier": earlier}
-                checkpoint.save(last, tensors, {"run": meta, **reports})
+                _save_last(last, run, report, earlier)
                 earlier.append(report.to_dict())
             if report.finished:
                 measure_test(order, device)
@@ -95,6 +88,20 @@ def run_trial(
     finally:
         if isinstance(run.feed, ImageFeed):
             run.feed.close()
+
+
+def _restore(run: Run, last: Path) -> tuple[TrialReport, list[dict[str, Any]]]:
+    """Continue from the checkpoint; return its report, and the earlier ones as trees."""
+    tensors, meta = checkpoint.load(last)
+    with checkpoint.reading(last / checkpoint.CHECKPOINT):
+        run.restore(tensors, meta["run"])
+        earlier = [TrialReport(**each).to_dict() for each in meta.get("earlier", [])]
+        return TrialReport(**meta["report"]), earlier
+
+
+def _save_last(last: Path, run: Run, report: TrialReport, earlier: list[dict[str, Any]]) -> None:
+    tensors, meta = run.state()
+    checkpoint.save(last, tensors, {"run": meta, "report": report.to_dict(), "earlier": earlier})
 
 
 def _save_best(folder: Path, run: Run, experiment: Experiment, order: Order, progress: Progress) -> None:

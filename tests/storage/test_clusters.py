@@ -60,20 +60,28 @@ def cluster(folder: Path, s3: dict[str, str]) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def dmltune(cluster: Cluster, folder: Path, s3: dict[str, str]) -> Callable[..., subprocess.Popen[str]]:
+def dmltune(
+    cluster: Cluster, folder: Path, s3: dict[str, str]
+) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
     environment = os.environ | ENVIRONMENT | s3 | {"DMLTUNE_CACHE": str(folder / "cache")}
 
     def start(*words: str | Path, on_cluster: bool = True) -> subprocess.Popen[str]:
         address = ["--address", cluster.address] if on_cluster else []
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*DMLTUNE, *map(str, words), *address],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def finished(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:

@@ -47,19 +47,22 @@ def worker():
 
 found = {}
 try:
-    with worker_pool(Resources(concurrent=1), Locations()) as pool:
-        for name, number, times in (
-            ("segfault", signal.SIGSEGV, 2), ("kill", signal.SIGKILL, 2), ("once", signal.SIGKILL, 1),
-            ("hang", signal.SIGSTOP, 1), ("full", None, 0),
-        ):
-            if name == "full" and not mounted:
-                continue
-            began, place = time.monotonic(), full if name == "full" else folder / name
-            for _, report in pool.train([Order(f"faults/{name}", experiment, str(place))]):
-                if times and not report.finished:
-                    os.kill(worker(), number)
-                    times -= 1
-            found[name] = (report.reason, report.failure, report.step, time.monotonic() - began)
+    for patience, cases in (
+        ("", (("segfault", signal.SIGSEGV, 2), ("kill", signal.SIGKILL, 2), ("once", signal.SIGKILL, 1),
+              ("full", None, 0))),
+        ("20", (("hang", signal.SIGSTOP, 1),)),  # more than a start takes on a busy machine
+    ):
+        os.environ["DMLTUNE_HUNG_AFTER"] = patience
+        with worker_pool(Resources(concurrent=1), Locations()) as pool:
+            for name, number, times in cases:
+                if name == "full" and not mounted:
+                    continue
+                began, place = time.monotonic(), full if name == "full" else folder / name
+                for _, report in pool.train([Order(f"faults/{name}", experiment, str(place))]):
+                    if times and not report.finished:
+                        os.kill(worker(), number)
+                        times -= 1
+                found[name] = (report.reason, report.failure, report.step, time.monotonic() - began)
 finally:
     if mounted:
         subprocess.run(["umount", "-l", str(full)])
@@ -75,7 +78,7 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder / "trials"), *overrides],
         capture_output=True, text=True, cwd=folder, timeout=300, check=False,
-        env=os.environ | {"DMLTUNE_HUNG_AFTER": "6"},
+        env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -93,7 +96,7 @@ def test_one_death_of_its_workers_costs_an_order_nothing(ends: dict[str, Any]) -
 
 def test_a_worker_that_hangs_is_restarted_and_its_order_goes_on(ends: dict[str, Any]) -> None:
     assert ends["hang"][:3] == ["max_steps", "", 16]
-    assert ends["hang"][3] > 6
+    assert ends["hang"][3] > 20
 
 
 def test_a_full_disk_is_no_failure_of_the_configuration(ends: dict[str, Any]) -> None:
