@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import json
 import os
+import socket
 import ssl
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ from dmltune.store import without_password
 SECONDS = 5.0
 LONGEST = 1_000_000  # bytes of an answer to the questions here
 SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks")
+DATABASE_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _SEARCH = "/api/2.0/mlflow/experiments/search"
 
 
@@ -46,6 +48,8 @@ def require_answer(uri: str) -> None:
         raise UserError(f"MLFLOW_TRACKING_URI must begin with {', '.join(SCHEMES)}; got {shown}. {remedy}")
     if scheme == "sqlite":
         _require_file(Path(uri.partition("://")[2][1:]), shown, remedy)
+    if scheme in DATABASE_PORTS and parts.hostname:
+        _require_port(parts.hostname, parts.port or DATABASE_PORTS[scheme], shown, remedy)
     if scheme not in ("http", "https"):
         return
     if not parts.hostname:
@@ -127,6 +131,15 @@ def _require_experiments(content: bytes) -> None:
     known = isinstance(document, dict) and document.keys() <= {"experiments", "next_page_token"}
     if not (known and isinstance(found, list) and all(isinstance(each, dict) for each in found)):
         raise _NoServerError("its answers are not those of MLflow")
+
+
+def _require_port(host: str, port: int, shown: str, remedy: str) -> None:
+    """Raise a UserError unless something listens. MLflow would retry for 100 seconds."""
+    try:
+        socket.create_connection((host, port), timeout=SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise UserError(f"the tracking store does not answer: {shown} ({reason}). {remedy}") from None
 
 
 def _require_file(path: Path, shown: str, remedy: str) -> None:

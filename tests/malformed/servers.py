@@ -22,6 +22,8 @@ TRACKING = {
     "sqlite-folder": "sqlite:////",
     "sqlite-nowhere": "sqlite:////dev/null/x.db",
     "blank-in-host": "http://a b",
+    "postgres-dead": f"postgresql+psycopg2://u@{HOST}:{{dead}}/x",
+    "mysql-dead": f"mysql+pymysql://u@{HOST}:{{dead}}/x",
 }
 SECRETS = {
     "password": f"http://user:{SECRET}@{HOST}:{{dead}}",
