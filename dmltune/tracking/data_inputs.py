@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
 
 Context = Literal["training", "validation", "test"]
 _CONTEXT = "mlflow.data.context"
@@ -32,3 +35,14 @@ class DataInput:
             source=json.dumps({"uri": self.source or self.name}),
         )
         return DatasetInput(dataset, [InputTag(_CONTEXT, self.context)])
+
+
+def log_inputs(client: MlflowClient, run_id: str, inputs: Sequence[DataInput]) -> None:
+    """Log the inputs of a run. MLflow fails when another process logs the same new data at that moment."""
+    rows = [each.to_mlflow() for each in inputs]
+    try:
+        client.log_inputs(run_id, rows)
+    except MlflowException as error:
+        if "IntegrityError" not in str(error):
+            raise
+        client.log_inputs(run_id, rows)  # by now the other one has made them

@@ -21,7 +21,7 @@ from dmltune import tags
 from dmltune.errors import UserError, nearest, readable
 from dmltune.provenance import has_ended, this_process
 from dmltune.store import is_name
-from dmltune.tracking.data_inputs import DataInput
+from dmltune.tracking.data_inputs import DataInput, log_inputs
 from dmltune.tracking.files import RunFiles
 from dmltune.tracking.models import RunModels
 from dmltune.tracking.views import CUSTOM_MODELS, KIND
@@ -134,7 +134,7 @@ class Tracker(RunFiles, RunModels):
     def log_inputs(self, run_id: str, inputs: Sequence[DataInput]) -> None:
         """Log which data the run reads. The same input again changes nothing."""
         if inputs:
-            self.client.log_inputs(run_id, [each.to_mlflow() for each in inputs])
+            log_inputs(self.client, run_id, inputs)
 
     def log(
         self,
