@@ -17,11 +17,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SEED ?= 0
 DEMO := demo$(if $(filter-out 0,$(SEED)),-$(SEED))
 
-.PHONY: help demo test check mutants format clean
+.PHONY: help demo test check audit mutants format clean
 help:
 	@echo 'make demo    a search of 12 trials on collages of characters, then the test classes (minutes)'
 	@echo 'make test    the tests'
 	@echo 'make check   ruff, mypy, and whether README.md and docs/ are true'
+	@echo 'make audit   known vulnerabilities of the installed packages'
 	@echo 'make mutants wrong signs and dropped terms, each of which a test must notice'
 	@echo 'make format  let ruff lay out the code'
 	@echo 'make clean   remove .venv and caches (runs in mlruns/ stay)'
@@ -40,6 +41,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_readme.py tests/test_docs.py
+	$(BIN)/python tests/audit.py
+
+audit: $(READY)
+	$(BIN)/python tests/audit.py
 
 mutants: $(READY)
 	$(BIN)/python tests/mutations.py
