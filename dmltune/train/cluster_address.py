@@ -52,6 +52,35 @@ def _require_grpc(connection: socket.socket) -> None:
         raise OSError(0, "what answers there is not Ray")
 
 
+def is_loopback_only(address: str | None) -> bool:
+    """Return whether the cluster at this address listens on 127.0.0.1 and on no other address.
+
+    Ray's client replaces 127.0.0.1 by the machine's own address, and then waits for minutes at a port that
+    is closed there.
+    """
+    if address in (None, "", "auto", "local"):
+        return False
+    host, port = parse_address(address)
+    own = _own_address()
+    if host not in ("127.0.0.1", "localhost") or own.startswith("127."):
+        return False
+    try:
+        socket.create_connection((own, port), timeout=1.0).close()
+    except OSError:
+        return True
+    return False
+
+
+def _own_address() -> str:
+    """Return the address of this machine as its network sees it; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address for documentation
+        except OSError:  # no network
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
 def parse_address(address: str) -> tuple[str, int]:
     """Return host and port of `host:port` or `ray://host:port`."""
     bare = address.removeprefix("ray://")

@@ -25,7 +25,7 @@ import psutil
 
 from dmltune.errors import UserError
 from dmltune.resources import Resources
-from dmltune.train.cluster_address import require_cluster
+from dmltune.train.cluster_address import is_loopback_only, require_cluster
 from dmltune.worker_resources import described, room
 
 _PREFIX = "dmltune-ray-"
@@ -43,8 +43,9 @@ _ENVIRONMENT = {
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_THRESHOLD_S": "30",
 }
+_ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # in spite of its name
 _LOCAL_ENVIRONMENT = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's "one machine only": sockets on 127.0.0.1
+    _ONE_MACHINE: "0",  # sockets on 127.0.0.1
     "RAY_ADDRESS": "",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",  # for Ray's dashboard; ours are in MLflow
@@ -84,13 +85,16 @@ def ray_session(address: str | None) -> Iterator[RaySession]:
         "RAY_AUTH_TOKEN": "",
         "RAY_AUTH_TOKEN_PATH": str(token),
     }
-    with _environment(_ENVIRONMENT | ({} if address else _LOCAL_ENVIRONMENT | private)):
+    loopback = is_loopback_only(address)
+    local = _LOCAL_ENVIRONMENT | private
+    place = local if not address else {_ONE_MACHINE: "0"} if loopback else {}
+    with _environment(_ENVIRONMENT | place):
         try:
             import ray
 
             started_here = not ray.is_initialized()
             if started_here:
-                _start(address, ray_folder)
+                _start(address, ray_folder, loopback)
             try:
                 yield _describe(address, scratch)
             finally:
@@ -106,10 +110,13 @@ def _token() -> str:
     return secrets.token_hex(32)
 
 
-def _start(address: str | None, ray_folder: Path) -> None:
+def _start(address: str | None, ray_folder: Path, loopback: bool) -> None:
     import ray
+    import ray._private.ray_constants as constants
     import ray._private.worker as ray_worker
 
+    # Ray may have been imported before the environment was set
+    constants.ENABLE_RAY_CLUSTER = bool(address) and not loopback
     verbose = bool(os.environ.get("DMLTUNE_DEBUG"))
     shared: dict[str, Any] = {
         "namespace": f"dmltune-{uuid.uuid4().hex[:8]}",
@@ -136,9 +143,6 @@ def _start(address: str | None, ray_folder: Path) -> None:
                 "Check --address, or leave it out to search on this machine."
             ) from None
         return
-    import ray._private.ray_constants as constants
-
-    constants.ENABLE_RAY_CLUSTER = False  # when ray was imported before the environment was set
     try:
         ray.init(
             address="local",
