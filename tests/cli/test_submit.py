@@ -24,6 +24,8 @@ from support.postgres import is_installed, postgres
 from support.ray_head import ray_head
 from support.tracking_server import mlflow_server
 
+from dmltune import tags
+
 PATIENCE_S = 400
 Run = Callable[..., subprocess.CompletedProcess[str]]
 QUICK = [
@@ -78,9 +80,9 @@ def children(tracking: str, name: str) -> tuple[Any, list[Any]]:
     """Return the search's run on the server, and those of its trials."""
     client = MlflowClient(tracking)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    runs = client.search_runs(experiments, f"tags.`dmltune.search` = '{name}'")
-    trials = [run for run in runs if "dmltune.number" in run.data.tags]
-    (parent,) = [run for run in runs if "dmltune.number" not in run.data.tags]
+    runs = client.search_runs(experiments, f"tags.`{tags.NAME}` = '{name}'")
+    trials = [run for run in runs if run.data.tags[tags.NUMBER] != tags.PARENT]
+    (parent,) = [run for run in runs if run.data.tags[tags.NUMBER] == tags.PARENT]
     return parent, trials
 
 
@@ -171,7 +173,7 @@ def test_ctrl_c_leaves_the_job_alone_and_jobs_stop_leaves_a_search_that_resumes(
     resumed = dmltune(*command.split()[1:], "--no-wait", "-f", "json")
     assert resumed.returncode == 0, resumed.stderr
     again = json.loads(resumed.stdout)["job_id"]
-    wait_for_log(dmltune, again, head, f"trial {trials[0].data.tags['dmltune.number']}")
+    wait_for_log(dmltune, again, head, f"trial {trials[0].data.tags[tags.NUMBER]}")
     assert dmltune("jobs", "stop", again, "--address", head, seconds=200).returncode == 0
     assert len(children(tracking, "stopped")[1]) == len(trials), "the same trials went on"
 
