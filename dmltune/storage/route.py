@@ -108,8 +108,8 @@ def _describe(route: Route, receiver: Any) -> str:
 
 
 def _require_address_everywhere(address: str) -> None:
-    """Raise a UserError when a node cannot write to the address: its models would be lost."""
-    looks = {node: _on_node(node, _reaches, address) for node in _alive_nodes()}
+    """Raise a UserError when a node that may train cannot write to the address: its models would be lost."""
+    looks = {node: _on_node(node, _reaches, address) for node in _alive_nodes(training=True)}
     for node, answer in _answers(looks).items():
         if answer:
             raise UserError(f"node {node[:8]} of the cluster cannot use the store: {answer}")
@@ -164,8 +164,11 @@ def _this_node() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-def _alive_nodes() -> list[str]:
+def _alive_nodes(training: bool = False) -> list[str]:
+    """Return the nodes; with `training` those that have something to train with, unlike many heads."""
     import ray
 
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return [str(node["NodeID"]) for node in nodes if node["Alive"]]
+    alive = [node for node in nodes if node["Alive"]]
+    able = [node for node in alive if any(node["Resources"].get(kind) for kind in ("CPU", "GPU"))]
+    return [str(node["NodeID"]) for node in (able if training else alive)]

@@ -97,9 +97,9 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("delete_study", "shutil.rmtree"):
+    for step in ("dmltune.search.removal.delete_study", "dmltune.store.Store.discard"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"dmltune.search.removal.{step}", killed)
+            patch.setattr(step, killed)
             assert main(["rm", "first", "--yes", "--store", str(store.root)]) == 130
     assert main(["rm", "first", "--yes", "--store", str(store.root)]) == 0
     assert Tracker(store).names() == ["first-check", "second"]
