@@ -34,6 +34,8 @@ LONG = {  # command → the test that runs it
     "serve": "serving/test_http.py",
     "ui": "tracking/test_pages.py",
     "submit": "cli/test_submit.py",
+    "jobs": "cli/test_submit.py",
+    "importance": "cli/test_importance.py",
     "train": "cli/test_six_commands.py",
     "weights": "weights",
     "store": "cli/test_store.py",

@@ -38,6 +38,9 @@ def add_worker_resources(parser: argparse.ArgumentParser) -> None:
 
 
 def worker_resources(args: argparse.Namespace) -> WorkerResources:
+    """Return what one worker needs; a command without these options has the defaults."""
+    if not hasattr(args, "resource_per_worker"):
+        return WorkerResources()
     custom = dict(custom_resource(text) for text in args.resource_per_worker)
     memory = None if args.memory_per_worker is None else memory_bytes(args.memory_per_worker)
     return WorkerResources(args.cpus_per_worker, args.gpus_per_worker, memory, custom)

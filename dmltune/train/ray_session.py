@@ -94,7 +94,7 @@ def ray_session(address: str | None) -> Iterator[RaySession]:
 
             started_here = not ray.is_initialized()
             if started_here:
-                _start(address, ray_folder, loopback)
+                _start(address, ray_folder)
             try:
                 yield _describe(address, scratch)
             finally:
@@ -110,13 +110,13 @@ def _token() -> str:
     return secrets.token_hex(32)
 
 
-def _start(address: str | None, ray_folder: Path, loopback: bool) -> None:
+def _start(address: str | None, ray_folder: Path) -> None:
     import ray
     import ray._private.ray_constants as constants
     import ray._private.worker as ray_worker
 
     # Ray may have been imported before the environment was set
-    constants.ENABLE_RAY_CLUSTER = bool(address) and not loopback
+    constants.ENABLE_RAY_CLUSTER = os.environ.get(_ONE_MACHINE, "1") not in ("0", "false")
     verbose = bool(os.environ.get("DMLTUNE_DEBUG"))
     shared: dict[str, Any] = {
         "namespace": f"dmltune-{uuid.uuid4().hex[:8]}",

@@ -94,7 +94,8 @@ def test_distances_of_near_and_equal_points_are_accurate(squared: bool) -> None:
     torch.autograd.backward((safe_BB if squared else safe_BB.sqrt() * (expected_BB > 0)).sum())
     assert x_BD.grad is not None
     assert exact_BD.grad is not None
-    torch.testing.assert_close(x_BD.grad.double(), exact_BD.grad, rtol=1e-4, atol=1e-5)
+    # the direction of two points that are 1e-6 apart has two digits in float32
+    torch.testing.assert_close(x_BD.grad.double(), exact_BD.grad, rtol=1e-4, atol=1e-3)
 
 
 def test_distances_have_the_gradient_of_finite_differences_and_take_a_class_dimension() -> None:

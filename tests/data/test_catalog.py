@@ -4,7 +4,7 @@ import subprocess
 import sys
 from io import BufferedReader
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -118,9 +118,9 @@ def test_training_touches_no_test_image_and_a_missing_one_is_named(
     opened: list[Path] = []
     image_open = Image.open
 
-    def recorded_open(stream: BufferedReader) -> Image.Image:
+    def recorded_open(stream: BufferedReader, **options: Any) -> Image.Image:
         opened.append(Path(stream.name))
-        return image_open(stream)
+        return image_open(stream, **options)
 
     monkeypatch.setattr(Image, "open", recorded_open)
     whole, test = (catalog.load(name, part, root) for part in ("train", "test"))

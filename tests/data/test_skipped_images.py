@@ -111,7 +111,7 @@ def test_a_set_that_is_not_files_has_nothing_to_skip() -> None:
     assert digits.fingerprint == catalog.load("digits", "train").fingerprint
 
 
-def failing_open(stream: object) -> None:
+def failing_open(stream: object, **options: object) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 

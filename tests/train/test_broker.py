@@ -204,7 +204,7 @@ def test_a_group_of_one_order_a_start_leaves_a_paused_order_without_a_failed_att
     monkeypatch.setattr(worker, "_serve", serve)
     for number in range(4):
         question = loop.run_until_complete(ask(broker, number - 1))
-        worker.serve_orders({"group": "a", "broker": Actor(), "orders": 1})
+        worker.serve_orders({"group": "a", "broker": Actor(), "orders": 1, "files": None})
         answer = loop.run_until_complete(question)
         assert (answer.number, answer.failure) == (number, "")
     assert served == [FIRST] * 4
