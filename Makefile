@@ -17,10 +17,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SEED ?= 0
 DEMO := demo$(if $(filter-out 0,$(SEED)),-$(SEED))
 
-.PHONY: help demo test check audit mutants format clean
+.PHONY: help demo test slow check audit mutants format clean
 help:
 	@echo 'make demo    a search of 12 trials on collages of characters, then the test classes (minutes)'
 	@echo 'make test    the tests'
+	@echo 'make slow    tests with several nodes and killed workers, which make test leaves out'
 	@echo 'make check   ruff, mypy, and whether README.md and docs/ are true'
 	@echo 'make audit   known vulnerabilities of the installed packages'
 	@echo 'make mutants wrong signs and dropped terms, each of which a test must notice'
@@ -35,6 +36,9 @@ demo: $(READY)
 PYTEST_ARGS ?= -n 4 --no-loadscope-reorder --durations=20
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+slow: $(READY)
+	DMLTUNE_SLOW=1 $(BIN)/python -m pytest -v tests/storage/test_clusters.py tests/train/test_nodes.py tests/train/test_worker_faults.py
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -61,5 +65,5 @@ $(READY): pyproject.toml
 	  || { echo "dmltune needs Python 3.11.4 or newer; $$($(PYTHON) --version) was found. Say make PYTHON=python3.11" >&2; exit 1; }
 	rm -f $(READY)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[cpu,timm,pretrained,pml,serve,export,dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[cpu,timm,pretrained,pml,serve,export,postgresql,dev]' --constraint constraints.txt
 	touch $(READY)

@@ -19,6 +19,7 @@ for variable, value in {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # Ray's 15 would let the other lane of tests take all the time
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # a dozen processes for every server
     "NO_COLOR": "1",
     "MPLBACKEND": "agg",
 }.items():
@@ -54,6 +55,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
         *("cli/test_search_own_data.py",),
     ),
 )
+SLOW = ("storage/test_clusters.py", "train/test_nodes.py", "train/test_worker_faults.py")
 LONG = "test_every_space.py"  # begins right after the lanes, so that no process works on it alone at the end
 CORPUS = "malformed/test_malformed.py"
 
@@ -85,7 +87,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first: the lanes with Ray, then the longest other file."""
+    """What takes longest begins first: the lanes with Ray, then the longest other file.
+
+    `make slow` runs SLOW: minutes each on two cores.
+    """
+    if not os.environ.get("DMLTUNE_SLOW"):
+        for item in items:
+            if item.path in {TESTS / file for file in SLOW}:
+                item.add_marker(pytest.mark.skip(reason="takes minutes: make slow"))
     first = [*(file for lane in WITH_RAY for file in lane), LONG]
     place = {TESTS / file: number for number, file in enumerate(first)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
