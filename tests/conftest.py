@@ -39,20 +39,17 @@ hypothesis.settings.load_profile("tests")
 TESTS = Path(__file__).parent
 WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     (
-        "search/test_kills.py",
-        "train/test_worker_pool.py",
-        "train/test_worker_faults.py",
-        "train/test_nodes.py",
+        *("search/test_kills.py", "train/test_worker_pool.py", "search/test_two_people.py"),
+        *("reproduce/test_table_runs.py", "train/test_worker_faults.py", "train/test_nodes.py"),
     ),
     (
-        *("check/test_check.py", "test_extending.py", "test_old_store.py", "search/test_two_people.py"),
-        *("reproduce/test_table_runs.py", "cli/test_six_commands.py", "security/test_private_files.py"),
-        *("security/test_passwords.py",),
+        *("check/test_check.py", "test_extending.py", "test_old_store.py", "cli/test_six_commands.py"),
+        "storage/test_clusters.py",
     ),
     (
-        *("storage/test_clusters.py", "search/test_whole_search.py", "cli/test_submit.py"),
-        *("reproduce/test_collage.py", "train/test_training.py", "test_packaging.py"),
-        *("cli/test_search_own_data.py",),
+        *("search/test_whole_search.py", "cli/test_submit.py", "reproduce/test_collage.py"),
+        *("train/test_training.py", "test_packaging.py", "cli/test_search_own_data.py"),
+        *("security/test_private_files.py", "security/test_passwords.py"),
     ),
 )
 SLOW = ("storage/test_clusters.py", "train/test_nodes.py", "train/test_worker_faults.py")
