@@ -38,7 +38,8 @@ test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 slow: $(READY)
-	DMLTUNE_SLOW=1 $(BIN)/python -m pytest -v tests/storage/test_clusters.py tests/train/test_nodes.py tests/train/test_worker_faults.py
+	DMLTUNE_SLOW=1 $(BIN)/python -m pytest -v tests/storage/test_clusters.py tests/train/test_nodes.py tests/train/test_worker_faults.py \
+	  tests/cli/test_submit.py tests/tracking/test_spool.py
 
 check: $(READY)
 	$(BIN)/ruff check .
