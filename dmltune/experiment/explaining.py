@@ -67,11 +67,6 @@ def keys() -> list[str]:
     return sorted(meanings())
 
 
-def parameters_of(section: str, name: str) -> list[str]:
-    """Return the keys that only this component has, such as `references.lambda` of ccp."""
-    return [f"{section}.{key}" for key in components.signature(section, name)]
-
-
 def usages(key: str) -> Iterator[Usage]:
     """Yield every named space that sets or searches a key; spaces that cannot be read are left out."""
     plain, wanted = _parted(key)

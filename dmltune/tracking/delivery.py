@@ -121,6 +121,8 @@ class Delivery:
         pause = FIRST_S
         while True:
             time.sleep(pause)
+            if self._failure is not None:
+                return
             try:
                 self._drain()
             except Exception as error:
