@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dmltune.report import charts, formatting
+from dmltune.report import charts, distance_charts, formatting
 from dmltune.report import check_sentences as say
 from dmltune.report.charts import Chart, Spec, quantity, tooltip
-from dmltune.report.figures import shares
 
 if TYPE_CHECKING:
-    from dmltune.check.document import CheckDocument, ConfigurationResult, DistanceHistogram
+    from dmltune.check.document import CheckDocument, ConfigurationResult
 
 COLOURS = {"winner": charts.GREEN, "reference point": charts.YELLOW, "baseline": charts.ORANGE}
 OTHERS = (charts.BLUE, charts.PINK, charts.SKY, "#a8763e")
@@ -175,52 +174,10 @@ def class_gaps(document: CheckDocument, key: str) -> list[tuple[int, float]]:
 def distances(document: CheckDocument, main: ConfigurationResult | None) -> list[Chart]:
     """Draw the distances of pairs of one class and of two, of the main configuration and of the baseline."""
     keys = dict.fromkeys((main.key if main else "", document.baseline or ""))
-    histograms = {key: document.distances[key] for key in keys if key in document.distances}
-    reach = max((used(histogram) for histogram in histograms.values()), default=0.0)
-    found: list[Chart] = []
-    for key, histogram in histograms.items():
-        row = document.configuration(key)
-        name = charts.text_of(row.name if row else key)
-        values = [
-            {"pairs": pairs, "low": round(low, 4), "high": round(high, 4), "share": round(100 * share, 3)}
-            for low, high, both in zip(histogram.edges, histogram.edges[1:], _pairs(histogram), strict=False)
-            if low < reach
-            for pairs, share in zip(("same class", "two classes"), both, strict=True)
-        ]
-        caption = f"{name}: the two overlap by {formatting.percent(overlap(histogram))} %."
-        alt = f"Distances of pairs of one class and of two. {caption}"
-        found.append(Chart(f"distances-{len(found) + 1}", alt, caption, histogram_spec(values, reach)))
-    return found
-
-
-def histogram_spec(values: list[Spec], reach: float) -> Spec:
-    colours = {"same class": charts.BLUE, "two classes": charts.ORANGE}
-    told = tooltip(("pairs", "pairs of"), ("low", "distance from"), ("high", "to"), ("share", "share %"))
-    encoding: Spec = {
-        "x": quantity("low", "distance", scale={"domain": [0, reach], "nice": False}),
-        "x2": {"field": "high"},
-        "y": {"field": "share", "type": "quantitative", "title": "share of their pairs, %"},
-        "y2": {"datum": 0},
-        "color": charts.coloured("pairs", colours),
-        "tooltip": told,
-    }
-    return charts.layered(values, 150, {"mark": {"type": "rect", "opacity": 0.5}, "encoding": encoding})
-
-
-def used(histogram: DistanceHistogram) -> float:
-    """Return the end of the last bin that holds a thousandth of either kind of pairs."""
-    last = max((at for at, pair in enumerate(_pairs(histogram)) if max(pair) > 1e-3), default=-1)
-    return histogram.edges[last + 1] if last >= 0 else histogram.edges[-1]
-
-
-def overlap(histogram: DistanceHistogram) -> float:
-    """Σ min(p, q) of the two shares: 0 when distances separate the classes, 1 when they say nothing."""
-    return sum(min(pair) for pair in _pairs(histogram))
-
-
-def _pairs(histogram: DistanceHistogram) -> list[tuple[float, float]]:
-    positive, negative = shares(histogram.positive), shares(histogram.negative)
-    return list(zip(positive, negative, strict=True))
+    rows = {key: document.configuration(key) for key in keys}
+    named = {row.name if row else key: document.distances[key] for key, row in rows.items()
+             if key in document.distances}  # fmt: skip
+    return distance_charts.histograms(named)
 
 
 def colour_of(row: ConfigurationResult, at: int) -> str:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dmltune.check.document import DistanceHistogram
 from dmltune.errors import printable
-from dmltune.report import charts
+from dmltune.report import charts, distance_charts
 from dmltune.report.charts import BLUE, ORANGE, Chart, Spec
 
 Stored = Mapping[str, Any]
@@ -41,6 +42,21 @@ def gallery_of(stored: Stored | None) -> dict[str, Any] | None:
                 "rows": rows, "confusions": pairs}  # fmt: skip
     except (KeyError, IndexError, TypeError, ValueError):
         return None
+
+
+def distances(stored: Stored | None) -> list[Chart]:
+    """Return the distances of pairs before the first step and of the stored model."""
+    found = (stored or {}).get("distances")
+    if not isinstance(found, Mapping):
+        return []
+    try:
+        named = {"before training": found["before"], str((stored or {})["model"]): found["after"]}
+        return distance_charts.histograms(
+            {name: DistanceHistogram(**{key: tuple(each) for key, each in counts.items()})
+             for name, counts in named.items()}
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []
 
 
 def embedding_map(stored: Stored | None) -> Chart | None:

@@ -40,6 +40,7 @@ def sections(data: SearchPageData) -> dict[str, list[Chart]]:
         "map": [gallery_page.embedding_map(data.gallery)],
         "attention": [attention_page.weights_chart(data.gallery)],  # the page itself has the pictures
         "prototypes": [attention_page.prototypes(data.gallery)],
+        "distances": gallery_page.distances(data.gallery),
         "front": front_charts.fronts(data),
         "fidelity": [front_charts.fidelity(data)],
         "geometry": [front_charts.geometry(data)],

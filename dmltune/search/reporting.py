@@ -18,6 +18,8 @@ from dmltune.search.state import SearchResult
 from dmltune.search.stored import StoredSearch, StoredSearches
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from dmltune.models import EvaluatedModel
 
 GALLERY = "gallery.json"  # an artifact of the search's run
@@ -67,10 +69,10 @@ def stored_or_new(search: StoredSearch, locations: Locations) -> Mapping[str, An
     found = search.tracker.read_json(search.run_id, GALLERY)
     stored: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
     fits = stored.get("model") == f"Trial {winner.number}"
-    if fits and "attention" in stored:
+    if fits and stored.keys() >= {"attention", "distances"}:
         return stored
     made = new_gallery(search, locations)
-    return stored if made is None and fits else made  # one of an older version has no attention
+    return stored if made is None and fits else made  # one of an older version has fewer parts
 
 
 def new_gallery(search: StoredSearch, locations: Locations) -> dict[str, Any] | None:
@@ -88,8 +90,10 @@ def new_gallery(search: StoredSearch, locations: Locations) -> dict[str, Any] | 
 
 
 def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[str, Any]:
+    """Return pictures, attention and distances of a model on validation images."""
     import torch
 
+    from dmltune.evaluation.comparison import untrained
     from dmltune.train.build import training_images, validation_split
     from dmltune.train.inference import embed
     from dmltune.train.page_attention import attention
@@ -105,5 +109,18 @@ def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[s
         indices = indices[(labels % every) == 0]
     with torch.inference_mode():
         emb_ND = embed(model.embedder, images, indices, size)
-    found = gallery(emb_ND, images, indices, "validation", name)
-    return {**found, "attention": attention(model.embedder, images, indices, size)}
+        before_ND = embed(untrained(model, locations).embedder, images, indices, size)
+    labels_N = torch.from_numpy(images.labels_N[indices])
+    return {
+        **gallery(emb_ND, images, indices, "validation", name),
+        "attention": attention(model.embedder, images, indices, size),
+        "distances": {"before": _distances(before_ND, labels_N), "after": _distances(emb_ND, labels_N)},
+    }
+
+
+def _distances(emb_ND: Tensor, labels_N: Tensor) -> dict[str, list[float]]:
+    from dmltune.core.analysis import distance_histograms
+
+    edges, positive, negative = distance_histograms(emb_ND, labels_N)
+    rounded = [round(edge, 5) for edge in edges.tolist()]
+    return {"edges": rounded, "positive": positive.tolist(), "negative": negative.tolist()}

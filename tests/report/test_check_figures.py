@@ -13,7 +13,7 @@ from report.check_documents import document, histogram
 from report.page_reader import Page, written
 
 from dmltune.check.document import CheckDocument, DistanceHistogram
-from dmltune.report import charts, check_figures
+from dmltune.report import charts, check_figures, distance_charts
 from dmltune.report.check_page_tables import gains_and_losses
 
 
@@ -51,15 +51,15 @@ def test_overlap_is_one_for_equal_and_zero_for_separate_distances() -> None:
     counts = tuple(histogram(0.4)["positive"])
     edges = tuple(histogram(0.4)["edges"])
     double = tuple(2 * count for count in counts)
-    assert check_figures.overlap(DistanceHistogram(edges, counts, double)) == pytest.approx(1)
-    assert check_figures.overlap(DistanceHistogram((0, 1, 2), (5, 0), (0, 7))) == 0
-    assert check_figures.overlap(DistanceHistogram((0, 1, 2), (5, 0), (0, 0))) == 0
+    assert distance_charts.overlap(DistanceHistogram(edges, counts, double)) == pytest.approx(1)
+    assert distance_charts.overlap(DistanceHistogram((0, 1, 2), (5, 0), (0, 7))) == 0
+    assert distance_charts.overlap(DistanceHistogram((0, 1, 2), (5, 0), (0, 0))) == 0
 
 
 def test_the_axis_of_distances_ends_at_the_last_bin_with_pairs() -> None:
     edges = (0.0, 0.5, 1.0, 1.5, 2.0)
-    assert check_figures.used(DistanceHistogram(edges, (9, 0, 0, 0), (5000, 50, 1, 0))) == 1.0
-    assert check_figures.used(DistanceHistogram(edges, (0,) * 4, (0,) * 4)) == 2.0
+    assert distance_charts.used(DistanceHistogram(edges, (9, 0, 0, 0), (5000, 50, 1, 0))) == 1.0
+    assert distance_charts.used(DistanceHistogram(edges, (0,) * 4, (0,) * 4)) == 2.0
 
 
 def test_only_losses_are_listed_as_losses(tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )  # fmt: skip
     generator = torch.Generator().manual_seed(0)
     shown = gallery(torch.randn(12, 4, generator=generator), images, range(12), "test", "Trial 3")
+    edges = [0.0, 0.5, 1.0, 2.0]
+    shown["distances"] = {
+        "before": {"edges": edges, "positive": [4, 6, 2], "negative": [10, 30, 14]},
+        "after": {"edges": edges, "positive": [9, 3, 0], "negative": [0, 24, 30]},
+    }
     store = new_store(folder / "store")
     write_large_search(store, "large", 60)
     search = SearchPageData(StoredSearches(store).get("large"), shown)
@@ -62,7 +67,7 @@ def test_a_page_is_whole_on_screen_and_phone(
     with opened(browser, pages[name], width, scheme) as page:
         assert page.evaluate("document.documentElement.scrollWidth") == width
         figures = page.locator("figure[data-chart]")
-        assert figures.count() >= {"search": 10, "check": 5}[name]
+        assert figures.count() >= {"search": 12, "check": 5}[name]
         marks = "s => s.querySelectorAll('path, rect, line').length"
         assert min(page.evaluate(f"[...document.querySelectorAll('.chart svg')].map({marks})")) > 5
         assert page.evaluate("[...document.images].every(i => i.alt && i.naturalWidth)")

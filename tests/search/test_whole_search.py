@@ -28,6 +28,7 @@ from dmltune.search.api import _result, search
 from dmltune.search.budget import Plan
 from dmltune.search.making import make_engine
 from dmltune.search.records import TrialRecords
+from dmltune.search.reporting import GALLERY
 from dmltune.search.result_run import log_result
 from dmltune.search.state import SearchState
 from dmltune.store import Store
@@ -153,6 +154,17 @@ def test_the_best_models_are_artifacts_and_nothing_else_is_left(finished: Finish
     assert not any(file.suffix in (".pt", ".pkl", ".pth") for file in files)
     trials = finished.place.store / "searches" / NAME / "trials"
     assert [path for path in trials.rglob("*") if path.is_file()] == []
+
+
+def test_the_page_shows_distances_before_and_after_training(finished: Finished) -> None:
+    parent, _ = runs_of(finished.place, NAME)
+    tracker = Tracker(Store(finished.place.store))
+    stored: Any = tracker.read_json(parent.info.run_id, GALLERY)
+    for counts in stored["distances"].values():
+        assert sum(counts["positive"]) + sum(counts["negative"]) == math.comb(stored["images"], 2)
+        assert len(counts["edges"]) == len(counts["positive"]) + 1
+    before, after = (stored["distances"][key] for key in ("before", "after"))
+    assert before["positive"] != after["positive"], "the winner is a trained network"
 
 
 def test_each_trial_has_the_costs_of_its_model_and_the_front_is_the_winner(finished: Finished) -> None:

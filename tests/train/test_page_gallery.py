@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from dmltune.data.images import ImageSet
-from dmltune.report.gallery_page import embedding_map, gallery_of
+from dmltune.report.gallery_page import distances, embedding_map, gallery_of
 from dmltune.train import page_gallery
 from dmltune.train.page_gallery import gallery
 
@@ -60,6 +60,22 @@ def test_a_gallery_survives_json_and_is_shown(capsys: pytest.CaptureFixture[str]
     drawn = embedding_map(stored)
     assert drawn is not None
     assert len(drawn.spec["data"]["values"]) == 12
+
+
+def test_distances_before_and_after_training_share_an_axis_and_tell_their_overlap() -> None:
+    edges = [0.0, 1.0, 2.0, 4.0]
+    stored = {"model": "Trial 1", "distances": {
+        "before": {"edges": edges, "positive": [1, 1, 0], "negative": [3, 3, 0]},
+        "after": {"edges": edges, "positive": [3, 1, 0], "negative": [0, 6, 0]},
+    }}  # fmt: skip
+    before, after = distances(stored)
+    assert before.caption == "before training: the two overlap by 100.0 %."
+    assert after.caption == "Trial 1: the two overlap by 25.0 %."
+    for chart in (before, after):
+        assert chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 2.0]
+    for damage in ({}, {"distances": None}, {"distances": {"before": {}}}, {"distances": {"before": 1}}):
+        assert distances({"model": "Trial 1", **damage}) == []
+    assert distances(None) == []
 
 
 def test_a_gallery_with_anything_but_pictures_is_not_shown() -> None:
