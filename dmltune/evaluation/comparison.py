@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from dmltune import tags
 from dmltune.errors import UserError, readable
 from dmltune.evaluation.api import Progress, measured
@@ -17,7 +15,7 @@ from dmltune.models import EvaluatedModel, find_model
 from dmltune.resources import Locations
 from dmltune.store import Store
 from dmltune.tracking import Run, Tracker
-from dmltune.train.build import build_run
+from dmltune.train.build import untrained_embedder
 
 
 def compare(
@@ -65,12 +63,6 @@ def baseline_run(search: str, tracker: Tracker) -> Run:
 
 
 def untrained(model: EvaluatedModel, locations: Locations) -> EvaluatedModel:
-    """Return the network of the model before its first step. GSP is then average pooling."""
-    run = build_run(model.experiment.fixed(), locations.absolute_root, torch.device("cpu"))
-    close = getattr(run.feed, "close", None)
-    if close is not None:
-        close()
-    run.objective.embedder.from_maps = False  # images are measured
-    return replace(
-        model, embedder=run.objective.embedder, step=0, trained_on="", trial="untrained", run_id=""
-    )
+    """Return the network of the model before its first step."""
+    embedder = untrained_embedder(model.experiment, locations.absolute_root)
+    return replace(model, embedder=embedder, step=0, trained_on="", trial="untrained", run_id="")

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from dmltune.check.document import DistanceHistogram
 from dmltune.report import charts, formatting
 from dmltune.report.charts import Chart, Spec, quantity, tooltip
 from dmltune.report.figures import shares
 
 
-def histograms(named: Mapping[str, DistanceHistogram]) -> list[Chart]:
+class Histogram(Protocol):
+    """Counts of pairs of the same class and of different classes, between the `edges`."""
+
+    @property
+    def edges(self) -> Sequence[float]: ...
+    @property
+    def positive(self) -> Sequence[float]: ...
+    @property
+    def negative(self) -> Sequence[float]: ...
+
+
+class StoredHistogram(NamedTuple):
+    """One that was read from a stored gallery."""
+
+    edges: Sequence[float]
+    positive: Sequence[float]
+    negative: Sequence[float]
+
+
+def histograms(named: Mapping[str, Histogram]) -> list[Chart]:
     """Return a figure for each model, all with the same axis."""
     reach = max((used(histogram) for histogram in named.values()), default=0.0)
     found: list[Chart] = []
@@ -42,17 +60,17 @@ def _spec(values: list[dict[str, Any]], reach: float) -> Spec:
     return charts.layered(values, 150, {"mark": {"type": "rect", "opacity": 0.5}, "encoding": encoding})
 
 
-def used(histogram: DistanceHistogram) -> float:
+def used(histogram: Histogram) -> float:
     """Return the end of the last bin that holds a thousandth of either kind of pairs."""
     last = max((at for at, pair in enumerate(_pairs(histogram)) if max(pair) > 1e-3), default=-1)
     return histogram.edges[last + 1] if last >= 0 else histogram.edges[-1]
 
 
-def overlap(histogram: DistanceHistogram) -> float:
+def overlap(histogram: Histogram) -> float:
     """Σ min(p, q) of the two shares: 0 when distances separate the classes, 1 when they say nothing."""
     return sum(min(pair) for pair in _pairs(histogram))
 
 
-def _pairs(histogram: DistanceHistogram) -> list[tuple[float, float]]:
+def _pairs(histogram: Histogram) -> list[tuple[float, float]]:
     positive, negative = shares(histogram.positive), shares(histogram.negative)
     return list(zip(positive, negative, strict=True))

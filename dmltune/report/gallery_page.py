@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dmltune.check.document import DistanceHistogram
 from dmltune.errors import printable
 from dmltune.report import charts, distance_charts
 from dmltune.report.charts import BLUE, ORANGE, Chart, Spec
+from dmltune.report.distance_charts import StoredHistogram
 
 Stored = Mapping[str, Any]
 
@@ -52,8 +52,7 @@ def distances(stored: Stored | None) -> list[Chart]:
     try:
         named = {"before training": found["before"], str((stored or {})["model"]): found["after"]}
         return distance_charts.histograms(
-            {name: DistanceHistogram(**{key: tuple(each) for key, each in counts.items()})
-             for name, counts in named.items()}
+            {name: StoredHistogram(**counts) for name, counts in named.items()}
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError):
         return []

@@ -93,8 +93,7 @@ def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[s
     """Return pictures, attention and distances of a model on validation images."""
     import torch
 
-    from dmltune.evaluation.comparison import untrained
-    from dmltune.train.build import training_images, validation_split
+    from dmltune.train.build import training_images, untrained_embedder, validation_split
     from dmltune.train.inference import embed
     from dmltune.train.page_attention import attention
     from dmltune.train.page_gallery import gallery
@@ -109,7 +108,9 @@ def gallery_of(model: EvaluatedModel, locations: Locations, name: str) -> dict[s
         indices = indices[(labels % every) == 0]
     with torch.inference_mode():
         emb_ND = embed(model.embedder, images, indices, size)
-        before_ND = embed(untrained(model, locations).embedder, images, indices, size)
+        before_ND = embed(
+            untrained_embedder(model.experiment, locations.absolute_root), images, indices, size
+        )
     labels_N = torch.from_numpy(images.labels_N[indices])
     return {
         **gallery(emb_ND, images, indices, "validation", name),

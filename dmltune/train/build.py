@@ -89,6 +89,15 @@ def build_run(experiment: Experiment, data_root: str | None, device: torch.devic
     return Run(objective, optimizer, feed, schedule_of(experiment), options_of(experiment))
 
 
+def untrained_embedder(experiment: Experiment, data_root: str | None) -> Embedder:
+    """Return the network before its first step. GSP is then average pooling."""
+    run = build_run(experiment.fixed(), data_root, torch.device("cpu"))
+    if isinstance(run.feed, ImageFeed):
+        run.feed.close()
+    run.objective.embedder.from_maps = False  # images are measured
+    return run.objective.embedder
+
+
 def build_feed(
     experiment: Experiment,
     data_root: str | None,
