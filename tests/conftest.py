@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -60,6 +61,19 @@ SLOW_TESTS = (
 )
 LONG = "test_every_space.py"  # begins right after the lanes, so that no process works on it alone at the end
 CORPUS = "malformed/test_malformed.py"
+
+
+@pytest.fixture(autouse=True)
+def environment_of_a_command() -> Iterator[None]:
+    """What a command that runs in this process tells its workers (--cache, --offline) ends with the test."""
+    names = ("DMLTUNE_IMAGE_CACHE", "DMLTUNE_OFFLINE")
+    before = {name: os.environ.get(name) for name in names}
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def pytest_configure(config: pytest.Config) -> None:
