@@ -17,7 +17,7 @@ SPACES = sorted(file.stem for file in (Path(__file__).parents[1] / "search_space
 LAYOUTS = ("cub", "cars196", "sop", "inshop", "vehicleid", "faces")
 ON_FILES = (*LAYOUTS, "cifar_collage", "cifar_singles")
 TINY = [
-    *("max_steps=2", "validate_every=1", "data.size=32", "embedding.dim=16", "batch.size=12"),
+    *("max_steps=2", "validate_every=2", "data.size=32", "embedding.dim=16", "batch.size=12"),
     *("batch.samples_per_class=3", "backbone.weights=none", "optimizer.warmup_new_layers=0"),
 ]
 

@@ -11,6 +11,7 @@ process does not stay on the first good hill of a rough landscape.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
+from threadpoolctl import ThreadpoolController
 
 from dmltune.search.acquisition import maximise
 from dmltune.search.extrapolation import clipped
@@ -28,7 +30,8 @@ from dmltune.search.unit_cube import UnitCube
 
 Floats = NDArray[np.float64]
 
-POINTS = 400  # of a fit; of more trials the better half and the latest are taken
+POINTS = 300  # of the process; of more trials the better half and the latest are taken
+FITTED = 100  # of them decide the length scales: the better half and others evenly
 WIDEST = 10.0  # deviation of an estimate, in those of the scores
 GOOD = 10  # points around which candidates are drawn
 # Of the error of an estimate this share is a trial's own. The rest is that of the line fitted to all:
@@ -60,6 +63,16 @@ def _many_stopped(done: Sequence[FrozenTrial]) -> bool:
     return sum(bool(t.user_attrs.get("stopped")) for t in done) >= MANY_STOPPED * len(done)
 
 
+@cache
+def _linear_algebra() -> ThreadpoolController:
+    """Return what limits the threads of BLAS.
+
+    One is enough for these matrices. Beside workers that use all cores, threads that wait for one another
+    made a likelihood 30 to 150 times slower; and a proposal's last digits would depend on the machine.
+    """
+    return ThreadpoolController()
+
+
 class GpSampler(BaseSampler):
     """Log expected improvement over a Gaussian process; `startup` trials are Sobol points."""
 
@@ -81,7 +94,10 @@ class GpSampler(BaseSampler):
     ) -> dict[str, Any]:
         if not search_space:
             return {}
-        cube = UnitCube(search_space)
+        with _linear_algebra().limit(limits=1, user_api="blas"):
+            return self._proposed(study, trial, UnitCube(search_space))
+
+    def _proposed(self, study: Study, trial: FrozenTrial, cube: UnitCube) -> dict[str, Any]:
         trials = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
         done = finished(trials)
         pending = [t for t in trials if t.state in (TrialState.RUNNING, TrialState.FAIL) and t.params]
@@ -112,8 +128,12 @@ class GpSampler(BaseSampler):
             rows = chosen(scores)
             x_ND = cube.encode_all([done[row].params for row in rows])
             y_N, sd_N = standardised(scores[rows], deviations[rows])
-            starts = 2 if len(rows) <= 50 else 1
-            self._fitted = (*key, GaussianProcess.fit(x_ND, y_N, sd_N**2, cube.groups_D, starts=starts))
+            few = representative(y_N)
+            starts = 2 if len(few) <= 50 else 1
+            fitted = GaussianProcess.fit(x_ND[few], y_N[few], sd_N[few] ** 2, cube.groups_D, starts=starts)
+            if len(few) < len(rows):
+                fitted = GaussianProcess(x_ND, y_N, sd_N**2, cube.groups_D, fitted.theta)
+            self._fitted = (*key, fitted)
         return self._fitted[2]
 
     def sample_independent(
@@ -132,6 +152,15 @@ def chosen(scores_N: Floats) -> NDArray[np.intp]:
     best = np.argsort(-scores_N, kind="stable")[: POINTS // 2]
     latest = [row for row in range(len(scores_N) - 1, -1, -1) if row not in set(best.tolist())]
     return np.sort(np.concatenate([best, latest[: POINTS - len(best)]]))
+
+
+def representative(y_N: Floats) -> NDArray[np.intp]:
+    """Return the rows that decide the length scales: all, or the better half and others, evenly."""
+    if len(y_N) <= FITTED:
+        return np.arange(len(y_N))
+    order = np.argsort(-y_N, kind="stable")
+    others = np.linspace(FITTED // 2, len(y_N) - 1, FITTED - FITTED // 2).astype(np.intp)
+    return np.sort(np.concatenate([order[: FITTED // 2], order[others]]))
 
 
 def standardised(scores_N: Floats, sd_N: Floats) -> tuple[Floats, Floats]:

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from scipy.stats import multivariate_normal, norm
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from dmltune.search.acquisition import (
     log_expected_improvement,
@@ -20,7 +21,7 @@ from dmltune.search.acquisition import (
     maximise,
 )
 from dmltune.search.gaussian_process import GaussianProcess
-from dmltune.search.gp_sampler import OWN_ERROR, GpSampler, chosen, standardised
+from dmltune.search.gp_sampler import OWN_ERROR, GpSampler, chosen, representative, standardised
 from dmltune.search.unit_cube import UnitCube
 
 Floats = NDArray[np.float64]
@@ -229,8 +230,30 @@ def test_very_bad_scores_do_not_flatten_the_others_and_a_fit_has_a_limit() -> No
     unit = (0.7 - 0.5) / (scores[2] - scores[0])
     np.testing.assert_allclose(sd * unit, [0, 0, 0, 0.04 * OWN_ERROR, 0], atol=1e-9)
     rows = chosen(np.arange(1000.0)[::-1])
-    assert len(rows) == 400
-    assert {0, 199, 999} <= set(rows.tolist())
+    assert len(rows) == 300
+    assert {0, 149, 999} <= set(rows.tolist())
+    few = representative(np.arange(300.0)).tolist()
+    assert len(few) == len(set(few)) == 100
+    assert {0, *range(250, 300)} <= set(few)
+    assert representative(np.arange(100.0)).tolist() == list(range(100))
+
+
+def test_a_proposal_uses_one_thread_of_blas_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def proposed(self: GpSampler, study: object, trial: object, cube: UnitCube) -> dict[str, float]:
+        seen.extend(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+        return {}
+
+    monkeypatch.setattr(GpSampler, "_proposed", proposed)
+    study = optuna.create_study(sampler=GpSampler(1, 0))
+    study.add_trial(
+        optuna.trial.create_trial(value=1.0, params={"x": 0.5}, distributions={"x": FloatDistribution(0, 1)})
+    )
+    with threadpool_limits(2, "blas"):
+        study.ask({"x": FloatDistribution(0, 1)})
+    assert seen
+    assert set(seen) == {1}
 
 
 def test_a_suggestion_at_300_trials_takes_less_than_a_second() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ from dmltune.search.schedulers import Budget, Rule
 def test_asha_stops_whoever_is_not_among_the_best_of_its_rung_so_far(
     levels: list[int], reduction: int
 ) -> None:
-    rule = schedulers.load("asha", reduction=reduction, rungs=1).build(BUDGET)
+    rule = schedulers.load("asha", reduction=reduction, rungs=1, early=False).build(BUDGET)
     rung = 90 // reduction
     at = next(i for i, step in enumerate(ALL_STEPS) if step >= rung)
     for number, level in enumerate(levels):
@@ -78,6 +80,63 @@ def test_rungs_lie_at_parts_of_the_budget_and_never_before_the_first_validation(
     assert stops_after(BUDGET, reduction=2, rungs=2) == 3  # step 22: the validation at 30
     assert stops_after(Budget(90, 40)) == 4
     assert stops_after(Budget(90, 90)) == 9
+
+
+EARLY = Budget(81, 1)  # rungs at 9 and 27, and an early one at the first validation
+
+
+def ends(
+    name: str, scores_at: Callable[[int, int], float], trials: int = 40, **parameters: bool
+) -> list[int]:
+    """Return after how many validations each trial is stopped or paused, one after another."""
+    rule = schedulers.load(name, **parameters).build(EARLY)
+    lengths = []
+    for number in range(trials):
+        each = EngineTrial(number, "search", {})
+        for step in range(1, 28):
+            each.add(step, scores_at(number, step))
+            if rule.report(each) != "continue":
+                break
+        lengths.append(each.steps[-1])
+    return lengths
+
+
+def level(number: int) -> float:
+    return random.Random(number).random()
+
+
+@pytest.mark.parametrize("name", ["asha", "promote"])
+def test_first_validations_stop_trials_once_they_have_told_the_order(name: str) -> None:
+    told = ends(name, lambda number, step: level(number) + step)
+    assert min(told[:16]) == 9, "the first trials pass the early rung"
+    best = sorted(range(40), key=level, reverse=True)
+    assert name == "promote" or all(told[number] == 27 for number in best[:3])
+    assert sum(length == 1 for length in told[16:]) > 16
+    assert told[:16] == ends(name, lambda number, step: level(number) + step, early=False)[:16]
+
+
+@pytest.mark.parametrize("name", ["asha", "promote"])
+def test_first_validations_that_tell_nothing_stop_nobody(name: str) -> None:
+    def crossing(number: int, step: int) -> float:
+        return -level(number) if step < 5 else level(number) + step
+
+    assert ends(name, crossing) == ends(name, crossing, early=False)
+    assert min(ends(name, crossing)) == 9
+    unrelated = ends(name, lambda number, step: level(97 * number + step) / 2 + step)
+    assert min(unrelated) == 9
+
+
+def test_an_early_rung_passes_as_few_as_the_next_one_is_later() -> None:
+    def rungs(budget: Budget, **options: Any) -> tuple[list[int], int]:
+        ladder = Ladder(budget, halving_shares(3, 2), early=True, **options)
+        return [rung.step for rung in ladder.rungs or ()], ladder.reduction(0, 3)
+
+    assert rungs(EARLY) == ([1, 9, 27], 9)
+    assert rungs(Budget(51, 1)) == ([1, 5, 17], 5)
+    assert rungs(Budget(600, 1)) == ([7, 66, 200], 9)
+    assert rungs(Budget(600, 30)) == ([30, 66, 200], 3)
+    assert rungs(BUDGET) == ([10, 30], 3), "the first rung is at the first validation"
+    assert Ladder(EARLY, halving_shares(3, 2), "projections", early=True).rungs is None
 
 
 PROJECTIONS = [

@@ -17,6 +17,7 @@ class Promote:
     2020).
 
     In contrast to asha no trial is lost because it came early, and none goes on because few came before it.
+    early: as for asha.
     """
 
     def __init__(
@@ -24,11 +25,12 @@ class Promote:
         reduction: Annotated[int, Ge(2)] = 3,
         rungs: Annotated[int, Interval(ge=1, le=10)] = 2,
         unit: Literal["steps", "projections"] = "steps",
+        early: bool = True,
     ) -> None:
-        self.reduction, self.rungs, self.unit = reduction, rungs, unit
+        self.reduction, self.rungs, self.unit, self.early = reduction, rungs, unit, early
 
     def build(self, budget: Budget) -> PromotionRule:
-        ladder = Ladder(budget, halving_shares(self.reduction, self.rungs), self.unit)
+        ladder = Ladder(budget, halving_shares(self.reduction, self.rungs), self.unit, self.early)
         return PromotionRule(ladder, self.reduction)
 
 
@@ -64,7 +66,8 @@ class PromotionRule:
 
     def report(self, trial: EngineTrial) -> Decision:
         for arrival in self._ladder.report(trial):
-            if arrival.trial.number == trial.number and not trial.protected:
+            own = arrival.trial.number == trial.number and not trial.protected
+            if own and self._ladder.decides(arrival):
                 self._paused.add(arrival)
                 if self._next() != trial.number:
                     return "pause"
@@ -89,6 +92,7 @@ class PromotionRule:
     def _next(self) -> int | None:
         for rung in range(len(self._ladder.entries) - 1, -1, -1):
             best, entries = self._paused.best(rung), self._ladder.entries[rung]
-            if best is not None and bisect_left(entries, best) < len(entries) // self._reduction:
+            one_of = self._ladder.reduction(rung, self._reduction)
+            if best is not None and bisect_left(entries, best) < len(entries) // one_of:
                 return best[1]
         return None
