@@ -95,10 +95,10 @@ def run_plan(world: World, plan: list[tuple[float, str]], until: float) -> list[
         if time.monotonic() + wait > until:
             break
         world.watch(wait)
-        before, starts, at = world.scores(), world.starts, time.monotonic()
+        starts, at = world.starts, time.monotonic()
         world.note(kind)
         FAULTS[kind](world)
-        world.wait_for_progress(before, LOST_S)
+        world.wait_for_progress(world.scores(), LOST_S)
         cost = kind, time.monotonic() - at, world.starts - starts
         costs.append(cost)
         now = time.monotonic() - world.began

@@ -16,7 +16,12 @@ from support.clusters import ENVIRONMENT
 
 METRIC = "map_at_r"
 LASTING = {"experiment.json", "lock", "holder", "trials", "space.yaml"}
-_IDLE = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
+# of a cluster, not of a driver; Ray Train has one coordinator for each cluster
+_IDLE = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::_AutoscalingCoordinatorActor")
+_OF_OTHERS = (
+    "dmlc-",
+    "torchinductor_",
+)  # the cluster's own folder and one of torch
 _STATE = """
 import json, sys, ray
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
@@ -142,5 +147,5 @@ def _of_files(world: World) -> list[str]:
     folder = world.store / "searches" / NAME
     stray = [path for path in folder.iterdir() if path.name not in LASTING]
     stray += list((folder / "trials").iterdir())
-    stray += list(world.temporary.iterdir())
+    stray += [path for path in world.temporary.iterdir() if not path.name.startswith(_OF_OTHERS)]
     return [f"stray file {path.relative_to(world.folder)}" for path in stray]

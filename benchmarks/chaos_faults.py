@@ -83,17 +83,33 @@ def _partition(world: World) -> None:
 
 
 def _gcs(world: World) -> None:
-    """Without its GCS a cluster without Redis is lost: it is started again."""
-    assert world.driver is not None
+    """The GCS is gone, and the rest of the head stays."""
+    command = [process for process in world.look() if " start --head " in title_of(process)]
+    _signal(command, signal.SIGSTOP)  # `ray start --block` would end the rest of the head
     _kill_one(world, "gcs_server")
+    _start_cluster_again(world)
+
+
+def _head(world: World) -> None:
+    """All processes of the head are gone."""
+    head = [process for process in world.look() if " start --head " in title_of(process)]
+    for process in head:
+        _signal([*process.children(recursive=True), process], signal.SIGKILL)
+    _start_cluster_again(world)
+
+
+def _start_cluster_again(world: World) -> None:
+    """Without a GCS in Redis a cluster is lost: wait for the driver's end, and start another one."""
+    assert world.driver is not None
     began = time.monotonic()
     with contextlib.suppress(subprocess.TimeoutExpired):
         world.driver.wait(NO_GCS_S)
+    seconds = time.monotonic() - began
     if world.driver.poll() is None:
         world.problems.append(f"without a GCS the driver has not ended after {NO_GCS_S:.0f} s")
         world.driver.send_signal(signal.SIGABRT)  # faulthandler shows where it waits
         world.driver.wait(10)
-    print(f"        without a GCS the driver ended after {time.monotonic() - began:.0f} s", flush=True)
+    print(f"        the driver ended {seconds:.0f} s later: exit code {world.driver.returncode}", flush=True)
     world.stop_cluster()
     world.start_cluster()
     world.keep_going()
@@ -109,9 +125,10 @@ FAULTS: dict[str, Callable[[World], None]] = {
     "postgres": _postgres,
     "disk": _disk,
     "gcs": _gcs,
+    "head": _head,
     "partition": _partition,
 }
-ON_CLUSTER = ("node", "gcs", "partition")
+ON_CLUSTER = ("node", "gcs", "head", "partition")
 
 
 def possible(world: World) -> list[str]:

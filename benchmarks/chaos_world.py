@@ -124,6 +124,7 @@ class World:
         if self.driver is None or self.driver.poll() is None:
             return
         self.ends.append(self.driver.returncode)
+        self.note(f"the driver has ended with exit code {self.driver.returncode}")
         if self.driver.returncode == 0:
             self.trials += MORE_TRIALS
         self.start_driver()
