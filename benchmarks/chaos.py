@@ -15,10 +15,10 @@ import argparse
 import contextlib
 import os
 import random
+import secrets
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -137,8 +137,12 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         kept.mkdir()
         yield kept.resolve()
         return
-    with tempfile.TemporaryDirectory(prefix="dmlx-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    folder = Path(f"/tmp/dx{secrets.token_hex(2)}")
+    folder.mkdir(mode=0o755)  # PostgreSQL runs as another user
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -177,12 +177,12 @@ class World:
         return optuna.load_study(study_name=NAME, storage=self.studies).trials
 
     def wait_for_progress(self, before: int, seconds: float) -> None:
-        until = time.monotonic() + seconds
+        until, ends = time.monotonic() + seconds, len(self.ends)
         while self.scores() <= before:
             self.look()
             self.keep_going()
-            if time.monotonic() > until:
-                raise SystemExit(f"nothing happens for {seconds:.0f} s:\n{self.log()[-3000:]}")
+            if time.monotonic() > until or len(self.ends) > ends + 5:
+                raise SystemExit(f"no validation for {seconds:.0f} s, or 6 ends:\n{self.log()[-3000:]}")
             time.sleep(0.25)
 
     def notes(self) -> list[str]:
