@@ -43,7 +43,7 @@ def main() -> int:
     os.environ.setdefault("RAY_worker_niceness", "0")  # other work on this machine would starve the workers
     seconds = arguments.seconds or 60 * arguments.minutes
     with _folder(arguments.keep) as folder:
-        with World(folder, not arguments.local, arguments.trials) as world:
+        with World(folder, not arguments.local, arguments.trials, arguments.more) as world:
             kinds = possible(world)
             print(f"faults: {', '.join(kinds)}; {folder}", flush=True)
             plan = [
@@ -74,6 +74,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--faults", nargs="+", choices=list(FAULTS), help="only these, in this order")
     parser.add_argument("--each", type=int, default=1, help="how often, with --faults")
     parser.add_argument("--trials", type=int, default=16, help="of the search, at first")
+    parser.add_argument("--more", type=int, default=8, help="trials, each time the search is finished")
     parser.add_argument("--local", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder that does not exist, and stays")
     return parser.parse_args()
@@ -83,7 +84,7 @@ def plan_of(seed: int, kinds: Sequence[str]) -> list[tuple[float, str]]:
     """Return (seconds to wait, fault): rounds of all kinds, the first as given, each later one shuffled."""
     moments, kinds, plan = random.Random(seed), list(kinds), list[tuple[float, str]]()
     while len(plan) < 1000:
-        plan += [(moments.uniform(2, 12), kind) for kind in kinds]
+        plan += [(moments.uniform(1, 8), kind) for kind in kinds]
         moments.shuffle(kinds)
     return plan
 

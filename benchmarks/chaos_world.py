@@ -23,7 +23,6 @@ SMALL = ("data.classes=40", "data.size=16", "batch.size=16", "max_steps=120", "v
 STEPS = tuple(range(0, 121, 20))  # of a complete trial's validations
 FULL_MB = 48  # of the store
 PATIENCE_S = 300.0
-MORE_TRIALS = 8  # that a finished search gets
 _SUBREAPER = 36  # prctl: orphans become children of this process
 _FIGURES = "SELECT COUNT(*) FROM trial_intermediate_values"
 
@@ -31,9 +30,9 @@ _FIGURES = "SELECT COUNT(*) FROM trial_intermediate_values"
 class World:
     """All processes of a search. Leaving it ends them."""
 
-    def __init__(self, folder: Path, on_cluster: bool, trials: int) -> None:
+    def __init__(self, folder: Path, on_cluster: bool, trials: int, more: int) -> None:
         self.folder, self.store, self.temporary = folder, folder / "store", folder / "t"
-        self.on_cluster, self.trials = on_cluster, trials
+        self.on_cluster, self.trials, self.more = on_cluster, trials, more
         self.began, self.starts = time.monotonic(), 0
         self.ends: list[int] = []  # exit codes of drivers that were not killed
         self.problems: list[str] = []
@@ -126,7 +125,7 @@ class World:
         self.ends.append(self.driver.returncode)
         self.note(f"the driver has ended with exit code {self.driver.returncode}")
         if self.driver.returncode == 0:
-            self.trials += MORE_TRIALS
+            self.trials += self.more
         self.start_driver()
 
     def watch(self, seconds: float) -> None:
