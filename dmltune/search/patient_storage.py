@@ -72,7 +72,7 @@ def opened_patiently(call: Callable[[], T]) -> T:
             return call()
         except Exception as error:
             waited, text = time.monotonic() - began, f"{error} {error.__cause__}"
-            limit = WAIT_S if any(words in text for words in _RESTARTING) else 0.0
+            limit = WAIT_S if any(sign in text for sign in _RESTARTING) else 0.0
             if not is_away(error) or waited > (REFUSED_S if "refused" in text else limit):
                 raise
         if waited < PAUSE_S:
