@@ -45,7 +45,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     ),
     (
         *("check/test_check.py", "test_extending.py", "test_old_store.py", "cli/test_six_commands.py"),
-        "storage/test_clusters.py",
+        *("storage/test_clusters.py", "storage/test_chaos.py"),
     ),
     (
         *("search/test_whole_search.py", "cli/test_submit.py", "reproduce/test_collage.py"),

@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import optuna
 from optuna.storages import RDBStorage
@@ -22,6 +22,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from dmltune.errors import NOTE
 
 WAIT_S, PAUSE_S = 300.0, 1.0
+REFUSED_S = 5.0  # of a server that may restart; a wrong address is no reason to wait for minutes
+_RESTARTING = ("starting up", "shutting down", "recovery mode", "closed the connection", "terminating")
 OPENED = "opened"  # user attribute: names the call that made a trial
 _METHODS = (
     *("set_study_user_attr", "set_study_system_attr", "get_study_user_attrs", "get_study_system_attrs"),
@@ -30,6 +32,7 @@ _METHODS = (
     *("set_trial_intermediate_value", "set_trial_user_attr", "set_trial_system_attr", "set_trial_param"),
     "set_trial_state_values",
 )
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -59,6 +62,22 @@ class PatientStorage(RDBStorage):
             return int(super(PatientStorage, self).create_new_trial(study_id, template))
 
         return int(_patiently(create))
+
+
+def opened_patiently(call: Callable[[], T]) -> T:
+    """Return what `call` returns, which opens a storage or a study on a server that may be restarting."""
+    began = time.monotonic()
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            waited, text = time.monotonic() - began, f"{error} {error.__cause__}"
+            limit = WAIT_S if any(sign in text for sign in _RESTARTING) else 0.0
+            if not is_away(error) or waited > (REFUSED_S if "refused" in text else limit):
+                raise
+        if waited < PAUSE_S:
+            logger.log(NOTE, "the database of the studies does not answer; waiting for it")
+        time.sleep(PAUSE_S)
 
 
 def _patiently(call: Callable[[bool], Any]) -> Any:

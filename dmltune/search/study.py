@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from dmltune.errors import UserError
-from dmltune.search.patient_storage import PatientStorage
+from dmltune.search.patient_storage import PatientStorage, opened_patiently
 from dmltune.store import Store, without_password
 
 DATABASE = "optuna.db"
@@ -30,11 +30,13 @@ class Study:
     def __init__(self, store: Store, name: str, mode: str) -> None:
         with readable_database(store, name), store.creation_lock():
             self._storage = open_storage(store)
-            self._study = optuna.create_study(
-                study_name=name,
-                storage=self._storage,
-                direction="maximize" if mode == "max" else "minimize",
-                load_if_exists=True,
+            self._study = opened_patiently(
+                lambda: optuna.create_study(
+                    study_name=name,
+                    storage=self._storage,
+                    direction="maximize" if mode == "max" else "minimize",
+                    load_if_exists=True,
+                )
             )
             self._study_id = self._storage.get_study_id_from_name(name)
             if any(trial.state == TrialState.COMPLETE and trial.values is None for trial in self.trials()):
@@ -116,7 +118,8 @@ def open_storage(store: Store) -> RDBStorage:
     if url.startswith("sqlite"):  # wait for another writer
         storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 60}})
     else:
-        storage = PatientStorage(url, engine_kwargs={"pool_pre_ping": True})
+        options = {"pool_pre_ping": True}
+        storage = opened_patiently(lambda: PatientStorage(url, engine_kwargs=options))
     with storage.engine.connect() as connection:
         version = connection.exec_driver_sql("SELECT schema_version FROM version_info").scalar_one()
     if version > SCHEMA_VERSION:

@@ -255,9 +255,13 @@ def remove_stale_folders() -> None:
 
 
 def _short_temporary_folder() -> str:
-    """Return a folder for Ray's sockets, whose paths may have 107 characters at most."""
+    """Return a folder for Ray's sockets, whose paths may have 107 characters at most.
+
+    FOLDER/dmltune-ray-PID-xxxxxx/r/session_DATE_TIME_MICROSECONDS_PID/sockets/plasma_store: with process ids
+    of seven digits, 93 of them are not the folder's.
+    """
     usual = tempfile.gettempdir()
-    return usual if len(usual) <= 20 else "/tmp"
+    return usual if len(usual) <= 107 - 93 else "/tmp"
 
 
 @contextlib.contextmanager

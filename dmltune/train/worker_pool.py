@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from dmltune.store import Store
 from dmltune.train.broker import Broker, kill_actor
 from dmltune.train.driver_files import start_driver_files
 from dmltune.train.group_set import GroupSet
+from dmltune.train.head_watch import head_watch
 from dmltune.train.orders import Order, TrialReport
 from dmltune.train.ray_session import RaySession, ResourcePlan, plan_resources, ray_session
 from dmltune.train.stop_signals import stop_signals
@@ -138,7 +140,7 @@ def worker_pool(
         if not session.local:
             groups.follow()
         try:
-            with _route(session, locations.store, log) as route:
+            with _route(session, locations.store, log) as route, _watched_head(session, log):
                 yield WorkerPool(session, plan, broker, groups, stopped, locations.store, route)
         finally:
             _end(broker, groups)
@@ -166,6 +168,12 @@ def _route(session: RaySession, store: Store, log: Callable[[str], None]) -> Ite
         if address:
             store.note_writing_workers()
         yield route
+
+
+def _watched_head(session: RaySession, log: Callable[[str], None]) -> AbstractContextManager[None]:
+    if session.local:
+        return contextlib.nullcontext()
+    return head_watch(ray.get_runtime_context().gcs_address, log)
 
 
 def _start_broker(session: RaySession) -> Any:

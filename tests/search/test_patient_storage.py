@@ -55,6 +55,17 @@ def test_a_study_goes_on_after_its_database_was_away(study: Study, server: Postg
     assert (study.trial(first).state, study.trial(first).value) == (TrialState.COMPLETE, 0.25)
 
 
+def test_a_study_is_opened_while_its_server_restarts(
+    server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMLTUNE_OPTUNA_STORAGE", server.uri("optuna"))
+    server.control("-m", "immediate", "stop")
+    back = threading.Timer(2.0, server.control, ("start",))
+    back.start()
+    assert Study(Store.at(tmp_path), tmp_path.name, "max").trials() == []
+    back.join()
+
+
 def test_a_call_whose_answer_was_lost_is_not_made_twice(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -45,23 +46,42 @@ class Postgres:
 @contextlib.contextmanager
 def postgres(*databases: str) -> Iterator[Postgres]:
     folder = Path(tempfile.mkdtemp(prefix="dmltune-pg-", dir="/tmp"))  # short, as paths of sockets must be
-    if os.getuid() == 0:
-        shutil.chown(folder, USER)
-    server = Postgres(folder, closed_port())
-    try:
+    with _removed_at_the_end(folder):
+        if os.getuid() == 0:
+            shutil.chown(folder, USER)
+        server = Postgres(folder, closed_port())
         _as_user(str(PROGRAMS / "initdb"), "-D", str(folder / "data"), "-U", USER, "-A", "trust", "-N")
         server.control("start")
         for name in databases:
             _as_user(str(PROGRAMS / "createdb"), "-h", "127.0.0.1", "-p", str(server.port), "-U", USER, name)
         yield server
-    finally:
-        with contextlib.suppress(subprocess.CalledProcessError):
-            server.control("-m", "immediate", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _removed_at_the_end(folder: Path) -> Iterator[None]:
+    """Stop the server and delete its folder, even when this process ends by kill -9.
+
+    Another process waits for the end of a pipe that this one holds.
+    """
+    stop = _command(str(PROGRAMS / "pg_ctl"), "-D", str(folder / "data"), "-m", "immediate", "stop")
+    script = f"cat; {shlex.join(stop)}; rm -rf {shlex.quote(str(folder))}"
+    with subprocess.Popen(
+        ["sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/tmp",
+        start_new_session=True,
+    ):
+        yield
 
 
 def _as_user(*command: str) -> None:
-    if os.getuid() == 0:
-        group = pwd.getpwnam(USER).pw_gid
-        command = ("setpriv", f"--reuid={USER}", f"--regid={group}", "--clear-groups", *command)
-    subprocess.run(command, check=True, capture_output=True, cwd="/tmp", timeout=120)
+    subprocess.run(_command(*command), check=True, capture_output=True, cwd="/tmp", timeout=120)
+
+
+def _command(*words: str) -> tuple[str, ...]:
+    if os.getuid() != 0:
+        return words
+    group = pwd.getpwnam(USER).pw_gid
+    return ("setpriv", f"--reuid={USER}", f"--regid={group}", "--clear-groups", *words)
