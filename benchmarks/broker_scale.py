@@ -38,6 +38,9 @@ METRICS = {f"metric_{number}": 0.5 for number in range(14)}
 class Groups:
     """Worker groups that train nothing: as many messages as the real ones, as fast as they are answered."""
 
+    async def ready(self) -> bool:
+        return True
+
     async def serve(self, broker: Any, names: list[str], think_s: float) -> None:
         await asyncio.gather(*(self._serve(broker, name, think_s) for name in names))
 
@@ -70,13 +73,17 @@ class Groups:
 class Trials:
     """Trials that ask for the reports of orders of real size, until the time is over."""
 
-    async def ask(self, broker: Any, names: list[str], order: dict[str, Any], until: float) -> list[float]:
+    async def ready(self) -> bool:
+        return True
+
+    async def ask(self, broker: Any, names: list[str], order: dict[str, Any], seconds: float) -> list[float]:
+        until = time.monotonic() + seconds
         found = await asyncio.gather(*(self._ask(broker, name, order, until) for name in names))
         return [latency for each in found for latency in each]
 
     async def _ask(self, broker: Any, name: str, order: dict[str, Any], until: float) -> list[float]:
         latencies, index = [], 0
-        while time.time() < until:
+        while time.monotonic() < until:
             number, finished, index = -1, False, index + 1
             while not finished:
                 asked = time.perf_counter()
@@ -99,12 +106,15 @@ def measure(groups: int, seconds: float, think_s: float) -> dict[str, float]:
     parts = max(1, groups // 64)
     names = [f"group-{number}" for number in range(groups)]
     servers, askers = [Groups.remote() for _ in range(parts)], [Trials.remote() for _ in range(parts)]
+    ray.get([actor.ready.remote() for actor in (*servers, *askers)])  # their start is not measured
     serving = [
         server.serve.remote(broker, names[part::parts], think_s) for part, server in enumerate(servers)
     ]
-    until, began = time.time() + seconds, time.perf_counter()
+    began = time.perf_counter()
     busy = psutil.Process(pid).cpu_times()
-    asked = [asker.ask.remote(broker, names[part::parts], order, until) for part, asker in enumerate(askers)]
+    asked = [
+        asker.ask.remote(broker, names[part::parts], order, seconds) for part, asker in enumerate(askers)
+    ]
     latencies = sorted(latency for each in ray.get(asked) for latency in each)
     took = time.perf_counter() - began
     memory = psutil.Process(pid).memory_info().rss / 2**20
@@ -121,6 +131,7 @@ def measure(groups: int, seconds: float, think_s: float) -> dict[str, float]:
         "p99_ms": 1000 * (latencies[int(0.99 * len(latencies))] - think_s),
         "broker_mb": memory,
         "broker_cores": cpu,
+        "broker_ms_a_report": 1000 * cpu * took / len(latencies),
     }
 
 
@@ -131,19 +142,20 @@ def _pid_of_broker() -> int:
     raise RuntimeError("the broker has no process")
 
 
-def records_a_second(reports: int) -> float:
-    """Return how many reports a second one thread writes into study and MLflow."""
+def records_a_second(reports: int) -> tuple[float, float]:
+    """Return how many reports a second one thread writes into study and MLflow, and its CPU ms for each."""
     from support.trial_records import EXPERIMENT, REFERENCE, open_records
 
     with tempfile.TemporaryDirectory() as folder:
         records = open_records(Path(folder))
         numbers = [records.open("search", REFERENCE, 1000).number for _ in range(4)]
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         for step in range(1, reports // 4 + 1):
             for number in numbers:
                 report = TrialReport(step, step, 1000, {"map_at_r": 0.5, **METRICS}, 0.5, 0.5, step)
                 records.progress(number, report, EXPERIMENT)
-        return reports / (time.perf_counter() - began)
+        took, busy = time.perf_counter() - began, time.process_time() - busy
+        return reports / took, 1000 * busy / reports
 
 
 def draw(rows: list[dict[str, float]], records: float, file: Path) -> None:
@@ -178,10 +190,11 @@ def main() -> None:
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 4, 16, 64, 256])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--think", type=float, default=0.0, help="seconds that a group takes for a report")
+    parser.add_argument("--reports", type=int, default=400, help="that the records are measured with")
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args()
-    records = records_a_second(400)
-    print(f"records (study and MLflow in SQLite): {records:.0f} reports a second")
+    records, records_ms = records_a_second(args.reports)
+    print(f"records (SQLite): {records:.1f} reports a second, {records_ms:.1f} ms of a core for each")
     rows = []
     with ray_session(None):
         for groups in args.groups:

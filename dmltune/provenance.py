@@ -81,7 +81,7 @@ def has_ended(process: str) -> bool:
 
 
 def _start(pid: int) -> str:
-    """Return when a process started, in ticks since the machine did: who sets the clock moves times of day."""
+    """Return when a process started, in ticks since the machine did: a clock that is set moves no ticks."""
     if sys.platform != "linux":
         return _time_of_day(pid)
     try:
