@@ -177,14 +177,12 @@ def test_search_resume_evaluate_and_check_work_where_nothing_is_shared_and_only_
     require_models(Store.at(store), 3)
     out, _ = finished(dmltune("evaluate", "s", "-f", "json", "--store", store, on_cluster=False))
     assert 0 < json.loads(out)["map_at_r"] <= 1
-    assert not list(cache_of_the_node.glob("own-test-*")), "no test class left the driver's node so far"
     check = ["check", "s", "--folds", "1", "--repeats", "1", "--store", store, "-f", "json"]
     out, _ = finished(dmltune(*check))
     models = [model for each in json.loads(out)["configurations"] for model in each["models"]]
     assert models
     assert all(0 < model["test"]["map_at_r"] <= 1 for model in models)
-    assert list(cache_of_the_node.glob("own-train-*"))
-    assert list(cache_of_the_node.glob("own-test-*"))
+    assert list(cache_of_the_node.glob("own-train-*")), "the worker's node has packed what it got"
     assert not list((store / "searches").glob(".probe-*"))
     assert trial_folders() == []
 
