@@ -105,10 +105,10 @@ def require_models(store: Store, trials: int) -> None:
     assert health.problems == ()
 
 
-def mirrored_step(store: Path) -> int:
-    """Return the step of the checkpoint of trial 0; −1 while there is none, or it has ended."""
+def mirrored_step(store: Path, trial: str) -> int:
+    """Return the step of the checkpoint of a trial; −1 while there is none, or it has ended."""
     with contextlib.suppress(UserError):
-        meta = checkpoint.load(store / "searches" / "k" / "trials" / "0000" / "last")[1]
+        meta = checkpoint.load(store / "searches" / "k" / "trials" / trial / "last")[1]
         return int(meta["report"]["step"])
     return -1
 
@@ -228,25 +228,41 @@ def test_the_same_with_nothing_shared_but_an_address(
     assert trial_folders() == []
 
 
-def test_a_node_that_is_killed_costs_at_most_one_validation_interval(
+def test_a_node_that_is_killed_or_preempted_costs_at_most_one_validation_interval(
     dmltune: Callable[..., subprocess.Popen[str]], cluster: Cluster, folder: Path
 ) -> None:
     store = folder / "killed"
     search = dmltune("search", "glyphs-ccp", "--name", "k", "--trials", "2", "--store", store, *LONG)
-    wait_for(lambda: mirrored_step(store) >= EVERY, search)
-    cluster.kill_node("apart")
-    mirrored = mirrored_step(store)
-    reported = max(logged_steps(Store.at(store), "0000"))
-    assert reported - mirrored <= EVERY
-    cluster.add_node("next", 1, hidden=[folder])
-    steps = []
 
-    def goes_on() -> bool:
-        steps.append(mirrored_step(store))
-        return max(steps) > mirrored
+    def moves_on(lose: Callable[[], None], trial: str, successor: str) -> None:
+        """Lose the node that trains; the trial goes on elsewhere, from its mirrored checkpoint."""
+        wait_for(lambda: mirrored_step(store, trial) >= EVERY, search)
+        lose()
+        mirrored = mirrored_step(store, trial)
+        reported = max(logged_steps(Store.at(store), trial))
+        assert reported - mirrored <= EVERY
+        cluster.add_node(successor, 1, hidden=[folder])
+        steps = []
 
-    wait_for(goes_on, search)
-    assert min(steps) >= mirrored  # no step before that checkpoint was trained again
+        def goes_on() -> bool:
+            steps.append(mirrored_step(store, trial))
+            return max(steps) > mirrored
+
+        wait_for(goes_on, search)
+        assert min(steps) >= mirrored  # no step before that checkpoint was trained again
+
+    moves_on(lambda: cluster.kill_node("apart"), "0000", "next")
+    moves_on(lambda: preempt(cluster, "next"), "0001", "last")
     finished(search)
     require_models(Store.at(store), 2)
-    assert logged_steps(Store.at(store), "0000") == list(range(0, STEPS + 1, EVERY))
+    for trial in ("0000", "0001"):
+        assert logged_steps(Store.at(store), trial) == list(range(0, STEPS + 1, EVERY))
+
+
+def preempt(cluster: Cluster, name: str) -> None:
+    """Give notice of two seconds, after which Ray ends the node."""
+    cluster.preempt_node(name, 2.0)
+    deadline = time.monotonic() + 60
+    while cluster.ids[name] in cluster.alive():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
