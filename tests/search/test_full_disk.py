@@ -1,4 +1,4 @@
-"""The driver's disk is full in the middle of a search: it ends with one line, and the same command continues."""
+"""The disk of the driver is full in the middle of a search: one line, and the same command continues."""
 
 from __future__ import annotations
 
