@@ -39,7 +39,7 @@ test: $(READY)
 
 slow: $(READY)
 	DMLTUNE_SLOW=1 $(BIN)/python -m pytest -v tests/storage/test_clusters.py tests/train/test_nodes.py tests/train/test_worker_faults.py \
-	  tests/cli/test_submit.py tests/tracking/test_spool.py
+	  tests/cli/test_submit.py tests/tracking/test_spool.py tests/search/test_full_disk.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import statistics
 import sys
@@ -37,6 +38,9 @@ METRICS = {f"metric_{number}": 0.5 for number in range(14)}
 @ray.remote(num_cpus=0)
 class Groups:
     """Worker groups that train nothing: as many messages as the real ones, as fast as they are answered."""
+
+    async def ready(self) -> bool:
+        return True
 
     async def serve(self, broker: Any, names: list[str], think_s: float) -> None:
         await asyncio.gather(*(self._serve(broker, name, think_s) for name in names))
@@ -70,13 +74,17 @@ class Groups:
 class Trials:
     """Trials that ask for the reports of orders of real size, until the time is over."""
 
-    async def ask(self, broker: Any, names: list[str], order: dict[str, Any], until: float) -> list[float]:
+    async def ready(self) -> bool:
+        return True
+
+    async def ask(self, broker: Any, names: list[str], order: dict[str, Any], seconds: float) -> list[float]:
+        until = time.monotonic() + seconds
         found = await asyncio.gather(*(self._ask(broker, name, order, until) for name in names))
         return [latency for each in found for latency in each]
 
     async def _ask(self, broker: Any, name: str, order: dict[str, Any], until: float) -> list[float]:
         latencies, index = [], 0
-        while time.time() < until:
+        while time.monotonic() < until:
             number, finished, index = -1, False, index + 1
             while not finished:
                 asked = time.perf_counter()
@@ -99,12 +107,15 @@ def measure(groups: int, seconds: float, think_s: float) -> dict[str, float]:
     parts = max(1, groups // 64)
     names = [f"group-{number}" for number in range(groups)]
     servers, askers = [Groups.remote() for _ in range(parts)], [Trials.remote() for _ in range(parts)]
+    ray.get([actor.ready.remote() for actor in (*servers, *askers)])  # their start is not measured
     serving = [
         server.serve.remote(broker, names[part::parts], think_s) for part, server in enumerate(servers)
     ]
-    until, began = time.time() + seconds, time.perf_counter()
+    began = time.perf_counter()
     busy = psutil.Process(pid).cpu_times()
-    asked = [asker.ask.remote(broker, names[part::parts], order, until) for part, asker in enumerate(askers)]
+    asked = [
+        asker.ask.remote(broker, names[part::parts], order, seconds) for part, asker in enumerate(askers)
+    ]
     latencies = sorted(latency for each in ray.get(asked) for latency in each)
     took = time.perf_counter() - began
     memory = psutil.Process(pid).memory_info().rss / 2**20
@@ -121,45 +132,52 @@ def measure(groups: int, seconds: float, think_s: float) -> dict[str, float]:
         "p99_ms": 1000 * (latencies[int(0.99 * len(latencies))] - think_s),
         "broker_mb": memory,
         "broker_cores": cpu,
+        "broker_ms_a_report": 1000 * cpu * took / len(latencies),
     }
 
 
 def _pid_of_broker() -> int:
+    """Return the process of the youngest broker: the one before may still be ending."""
+    brokers = []
     for process in psutil.Process().children(recursive=True):
-        if (process.cmdline() or [""])[0].startswith("ray::Broker"):
-            return int(process.pid)
-    raise RuntimeError("the broker has no process")
+        with contextlib.suppress(psutil.Error):
+            if (process.cmdline() or [""])[0].startswith("ray::Broker"):
+                brokers.append((process.create_time(), process.pid))
+    return int(max(brokers)[1])
 
 
-def records_a_second(reports: int) -> float:
-    """Return how many reports a second one thread writes into study and MLflow."""
+def records_a_second(reports: int) -> tuple[float, float]:
+    """Return how many reports a second one thread writes into study and MLflow, and its CPU ms for each."""
     from support.trial_records import EXPERIMENT, REFERENCE, open_records
 
     with tempfile.TemporaryDirectory() as folder:
         records = open_records(Path(folder))
         numbers = [records.open("search", REFERENCE, 1000).number for _ in range(4)]
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         for step in range(1, reports // 4 + 1):
             for number in numbers:
                 report = TrialReport(step, step, 1000, {"map_at_r": 0.5, **METRICS}, 0.5, 0.5, step)
                 records.progress(number, report, EXPERIMENT)
-        return reports / (time.perf_counter() - began)
+        took, busy = time.perf_counter() - began, time.process_time() - busy
+        return reports / took, 1000 * busy / reports
 
 
-def draw(rows: list[dict[str, float]], records: float, file: Path) -> None:
+def draw(rows: list[dict[str, float]], records: float, records_ms: float, file: Path) -> None:
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     groups = [row["groups"] for row in rows]
-    left.plot(
-        groups, [row["reports_a_second"] for row in rows], "o-", color="#0072B2", label="the broker takes"
-    )
-    left.axhline(records, color="#D55E00", linestyle="--", label="the records take (SQLite)")
-    left.set(xscale="log", yscale="log", xlabel="worker groups", ylabel="reports a second")
+    cores = [1000 / row["broker_ms_a_report"] for row in rows]
+    left.plot(groups, cores, "o:", color="#0072B2", label="broker, with a core of its own")
+    measured = [row["reports_a_second"] for row in rows]
+    left.plot(groups, measured, "o-", color="#0072B2", label="broker, measured")
+    left.axhline(1000 / records_ms, color="#D55E00", linestyle=":", label="records, with a core of their own")
+    left.axhline(records, color="#D55E00", label="records (SQLite), measured")
+    left.set(xscale="log", yscale="log", xlabel="worker groups", ylabel="reports a second", ylim=(1, 3000))
     for name, colour in (("median_ms", "#0072B2"), ("p99_ms", "#E69F00")):
         right.plot(groups, [row[name] for row in rows], "o-", color=colour, label=name.removesuffix("_ms"))
     right.set(xscale="log", yscale="log", xlabel="worker groups", ylabel="ms until a report is there")
@@ -167,7 +185,7 @@ def draw(rows: list[dict[str, float]], records: float, file: Path) -> None:
         axis.set_xticks(groups, [str(number) for number in groups])
         axis.minorticks_off()
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False)
+        axis.legend(frameon=False, fontsize=8)
     figure.savefig(file, dpi=110)
 
 
@@ -178,17 +196,18 @@ def main() -> None:
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 4, 16, 64, 256])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--think", type=float, default=0.0, help="seconds that a group takes for a report")
+    parser.add_argument("--reports", type=int, default=400, help="that the records are measured with")
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args()
-    records = records_a_second(400)
-    print(f"records (study and MLflow in SQLite): {records:.0f} reports a second")
+    records, records_ms = records_a_second(args.reports)
+    print(f"records (SQLite): {records:.1f} reports a second, {records_ms:.1f} ms of a core for each")
     rows = []
     with ray_session(None):
         for groups in args.groups:
             rows.append(measure(groups, args.seconds, args.think))
             print(json.dumps({name: round(value, 2) for name, value in rows[-1].items()}), flush=True)
     if args.picture:
-        draw(rows, records, args.picture)
+        draw(rows, records, records_ms, args.picture)
 
 
 if __name__ == "__main__":

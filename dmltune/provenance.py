@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import os
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+_TICKS = "t"  # before a start that is counted in ticks
 PACKAGES = ("dmltune", "torch", "ray", "optuna", "mlflow")
 
 
@@ -57,8 +59,7 @@ def _git(*question: str) -> str | None:
 
 def this_process() -> str:
     """Return host:pid:start, which names a process even after its pid was given to another."""
-    me = psutil.Process()
-    return f"{socket.gethostname()}:{me.pid}:{int(me.create_time())}"
+    return f"{socket.gethostname()}:{os.getpid()}:{_start(os.getpid())}"
 
 
 def is_elsewhere(process: str) -> bool:
@@ -74,6 +75,22 @@ def has_ended(process: str) -> bool:
     if host != socket.gethostname() or not pid.isdigit():
         return False
     try:
-        return int(psutil.Process(int(pid)).create_time()) != int(started)
+        return (_start if started.startswith(_TICKS) else _time_of_day)(int(pid)) != started
     except (psutil.NoSuchProcess, ValueError):
         return True
+
+
+def _start(pid: int) -> str:
+    """Return when a process started, in ticks since the machine did: a clock that is set moves no ticks."""
+    if sys.platform != "linux":
+        return _time_of_day(pid)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        raise psutil.NoSuchProcess(pid) from None
+    return f"{_TICKS}{int(fields[19])}"  # the 22nd, starttime in proc(5)
+
+
+def _time_of_day(pid: int) -> str:
+    """Return when a process started as earlier versions wrote it, and where there is no /proc."""
+    return str(int(psutil.Process(pid).create_time()))

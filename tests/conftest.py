@@ -42,6 +42,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     (
         *("search/test_kills.py", "train/test_worker_pool.py", "search/test_two_people.py"),
         *("reproduce/test_table_runs.py", "train/test_worker_faults.py", "train/test_nodes.py"),
+        *("train/test_memory_monitor.py", "search/test_full_disk.py"),
     ),
     (
         *("check/test_check.py", "test_extending.py", "test_old_store.py", "cli/test_six_commands.py"),
@@ -54,6 +55,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     ),
 )
 SLOW = ("storage/test_clusters.py", "train/test_nodes.py", "train/test_worker_faults.py")
+SLOW += ("search/test_full_disk.py",)
 SLOW_TESTS = (
     "test_a_job_runs_on_the_cluster_with_servers_and_its_result_comes_back_as_json",
     "test_ctrl_c_leaves_the_job_alone_and_jobs_stop_leaves_a_search_that_resumes",

@@ -93,6 +93,11 @@ def message_line(text: str) -> str:
 
 def library_message(error: Exception) -> str | None:
     """Return rule, value and remedy for a library's error that the user can correct, else None."""
+    if is_full(error):
+        return (
+            f"no space is left on the disk of the store or of the temporary files ({type(error).__name__}). "
+            "Make room; the same command continues. -v shows the traceback."
+        )
     if isinstance(error, OSError) and error.filename is not None:
         name = readable(os.fsdecode(error.filename) if isinstance(error.filename, bytes | str) else "a file")
         return f"a file must be readable or writable; got {name} ({error.strerror}). Check its path and mode."
@@ -115,6 +120,17 @@ def library_message(error: Exception) -> str | None:
             "Check --store, MLFLOW_TRACKING_URI and DMLTUNE_OPTUNA_STORAGE; -v shows the traceback."
         )
     return None
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Return whether a full disk is the error, or its cause. SQLite tells it in a text only."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if "database or disk is full" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def lost_process(error: Exception) -> bool:
@@ -176,6 +192,12 @@ def _logging_to_stderr(verbose: int) -> Iterator[None]:
     if not verbose:
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
     ours, root = logging.getLogger("dmltune"), logging.getLogger()
+    databases = logging.getLogger("mlflow.store.db.utils")  # logs the traceback of what it raises
+
+    def only_with_v(record: logging.LogRecord) -> bool:
+        return verbose > 0
+
+    databases.addFilter(only_with_v)  # Alembic resets levels
     level, show = ours.level, warnings.showwarning
     ours.setLevel(LEVELS[min(verbose, 2)])
     root.addHandler(handler)
@@ -188,5 +210,6 @@ def _logging_to_stderr(verbose: int) -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = show
+        databases.removeFilter(only_with_v)
         root.removeHandler(handler)
         ours.setLevel(level)

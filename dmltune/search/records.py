@@ -51,6 +51,7 @@ class TrialRecords:
         self._watcher = Watcher(watch)
         self._tracker = parent.tracker
         self.experiment_id = self._tracker.client.get_run(parent.run_id).info.experiment_id
+        self._scored: dict[int, set[int]] = {}  # number → steps whose score is in the study
         self._sessions: dict[int, float] = {}  # number → when this session began to work on it
         self._reports: dict[int, TrialReport] = {}
         self._runs: dict[int, TrackedRun] = {}
@@ -168,6 +169,7 @@ class TrialRecords:
         )
         record.run_id, record.state = self._runs[number].run_id, "running"
         self.study.set_attributes(number, {"run_id": record.run_id})
+        self._scored[number] = set(self.study.trial(number).intermediate_values)
         self._sessions[number] = time.monotonic() - record.seconds
         return record
 
@@ -185,10 +187,11 @@ class TrialRecords:
         if report.step == 0:
             self.untrained.store(experiment, report.metrics)
         self._note_costs(record, report)
-        if report.step not in self.study.trial(number).intermediate_values:
+        if report.step not in self._scored[number]:
             self._runs[number].log(report)
             if report.score is not None:
                 self.study.set_score(number, report.step, report.score)
+                self._scored[number].add(report.step)
             self.study.set_attributes(number, {"seconds": round(record.seconds, 2)})
             self._note_projections(number, report)
         record.step, record.max_steps = report.step, report.max_steps

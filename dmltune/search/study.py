@@ -39,6 +39,7 @@ class Study:
                 )
             )
             self._study_id = self._storage.get_study_id_from_name(name)
+            self._ids: dict[int, int] = {}  # of trials, by their number
             if any(trial.state == TrialState.COMPLETE and trial.values is None for trial in self.trials()):
                 raise ValueError("a complete trial has no value")
 
@@ -94,7 +95,9 @@ class Study:
                 self._storage.set_study_system_attr(self._study_id, key, value)
 
     def _id(self, number: int) -> int:
-        return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        if number not in self._ids:
+            self._ids[number] = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        return self._ids[number]
 
 
 @contextlib.contextmanager

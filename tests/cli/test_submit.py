@@ -173,7 +173,9 @@ def test_ctrl_c_leaves_the_job_alone_and_jobs_stop_leaves_a_search_that_resumes(
     resumed = dmltune(*command.split()[1:], "--no-wait", "-f", "json")
     assert resumed.returncode == 0, resumed.stderr
     again = json.loads(resumed.stdout)["job_id"]
-    wait_for_log(dmltune, again, head, f"trial {trials[0].data.tags[tags.NUMBER]}")
+    before = document["result"]["reference"]
+    step = wait_for_log(dmltune, again, head, rf"trial {before['number']} .*: step (\d+)/")
+    assert int(step) >= before["step"] > 0, "it goes on from its checkpoint"
     assert dmltune("jobs", "stop", again, "--address", head, seconds=200).returncode == 0
     assert len(children(tracking, "stopped")[1]) == len(trials), "the same trials went on"
 
@@ -188,13 +190,15 @@ def wait_for_line(stream: Any, pattern: str) -> None:
     raise AssertionError(f"no line with {pattern}")
 
 
-def wait_for_log(dmltune: Run, job: str, head: str, text: str) -> None:
+def wait_for_log(dmltune: Run, job: str, head: str, pattern: str) -> str:
+    """Return what the first group of the pattern matches in the log of the command."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        if text in dmltune("jobs", "logs", job, "--address", head).stdout.partition("Running entrypoint")[2]:
-            return
+        log = dmltune("jobs", "logs", job, "--address", head).stdout
+        if found := re.search(pattern, log):
+            return found[1]
         time.sleep(1)
-    raise AssertionError(f"no line with {text}")
+    raise AssertionError(f"no line with {pattern}")
 
 
 @pytest.mark.timeout(300)

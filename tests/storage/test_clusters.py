@@ -16,10 +16,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from data.tiny_layouts import picture
 from support.clusters import ENVIRONMENT, Cluster, can_hide_folders, running_cluster
+from support.other_node import on_the_node
 from support.s3_server import s3_server
 
 from dmltune import tags
@@ -35,6 +36,8 @@ pytestmark = pytest.mark.skipif(
     not can_hide_folders(), reason="needs `unshare --mount`, which this machine does not allow"
 )
 QUICK = ["data.classes=40", "data.size=16", "batch.size=16", "max_steps=4", "validate_every=2"]
+PHOTOS = ["loss=triplet", "batch={size: 8, samples_per_class: 2}", "references.patience=2"]
+PHOTOS += ["data.size=16", "max_steps=2", "validate_every=1", "scheduler=none"]
 STEPS, EVERY = 400, 40
 LONG = [*QUICK[:3], f"max_steps={STEPS}", f"validate_every={EVERY}"]
 DMLTUNE = [sys.executable, "-m", "dmltune"]
@@ -47,15 +50,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def cache_of_the_node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache-of-the-node")
+
+
+@pytest.fixture(scope="module")
 def s3() -> Iterator[dict[str, str]]:
     with s3_server("bucket") as environment:
         yield environment
 
 
 @pytest.fixture(scope="module")
-def cluster(folder: Path, s3: dict[str, str]) -> Iterator[Cluster]:
+def cluster(folder: Path, cache_of_the_node: Path, s3: dict[str, str]) -> Iterator[Cluster]:
     with running_cluster() as running:
-        running.add_node("apart", 1, hidden=[folder], **s3)
+        running.add_node("apart", 1, hidden=[folder], DMLTUNE_CACHE=str(cache_of_the_node), **s3)
         yield running
 
 
@@ -97,10 +105,10 @@ def require_models(store: Store, trials: int) -> None:
     assert health.problems == ()
 
 
-def mirrored_step(store: Path) -> int:
-    """Return the step of the checkpoint of trial 0; −1 while there is none, or it has ended."""
+def mirrored_step(store: Path, trial: str) -> int:
+    """Return the step of the checkpoint of a trial; −1 while there is none, or it has ended."""
     with contextlib.suppress(UserError):
-        meta = checkpoint.load(store / "searches" / "k" / "trials" / "0000" / "last")[1]
+        meta = checkpoint.load(store / "searches" / "k" / "trials" / trial / "last")[1]
         return int(meta["report"]["step"])
     return -1
 
@@ -124,68 +132,6 @@ def logged_steps(store: Store, number: str) -> list[int]:
 def trial_folders() -> list[Path]:
     """Return the private folders of workers on this machine's disk."""
     return list(Path("/tmp").glob("dmltune-trial-*"))
-
-
-ON_THE_NODE = """
-import hashlib, json, os, sys, tempfile, time
-from pathlib import Path
-
-import ray
-from dmltune.errors import UserError
-from dmltune.storage.route import RECEIVER, Route, find_route
-from dmltune.train.orders import Order
-from dmltune.train.trial_place import trial_place
-
-ray.init(address=sys.argv[1], namespace="tests", logging_level="ERROR")
-searches, said, found = Path(sys.argv[2]) / "searches", [], {}
-big = os.urandom(30 * 2**20)
-
-
-def work(order, content):
-    with trial_place(order, True, lambda: True) as place:
-        found = {"folder": place.order.folder, "direct": place.mirror is None}
-        (Path(place.order.folder) / "last").mkdir(parents=True, exist_ok=True)
-        (Path(place.order.folder) / "last" / "checkpoint.safetensors").write_bytes(content)
-        place.validated(finished=True)
-        found["mode"] = oct(Path(place.order.folder).parent.stat().st_mode & 0o777)
-    return found
-
-
-def read(order):
-    with trial_place(order, True, lambda: True) as place:
-        content = (Path(place.order.folder) / "last" / "checkpoint.safetensors").read_bytes()
-    return hashlib.sha256(content).hexdigest()
-
-
-def escape(route, name):
-    try:
-        Route(**route).transport().put(Path(__file__ if "__file__" in globals() else sys.executable), name)
-    except UserError as error:
-        return str(error)
-
-
-def on_node(function, *arguments):
-    return ray.get(ray.remote(num_cpus=1)(function).remote(*arguments))
-
-
-with find_route(searches, "", "tests", said.append) as route:
-    order = Order("x", {}, str(searches / "s" / "trials" / "0000"), route=route.to_dict())
-    found |= on_node(work, order, big)
-    ray.kill(ray.get_actor(RECEIVER, namespace="tests"), no_restart=False)
-    found["same"] = on_node(read, order) == hashlib.sha256(big).hexdigest()
-    found["escaped"] = [on_node(escape, order.route, name) for name in ("../../x", "/tmp/x", "link/x")]
-print(json.dumps(found | {"said": said}))
-"""
-
-
-def on_the_node(cluster: Cluster, store: Path) -> dict[str, Any]:
-    command = [sys.executable, "-c", ON_THE_NODE, cluster.address, str(store)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | ENVIRONMENT, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def test_a_shared_folder_is_used_without_any_copy(cluster: Cluster, tmp_path: Path) -> None:
@@ -213,23 +159,30 @@ def test_large_files_arrive_whole_and_none_outside_of_the_store(cluster: Cluster
     assert not (folder / "x").exists()
 
 
-def test_search_check_and_evaluate_work_where_nothing_is_shared(
-    dmltune: Callable[..., subprocess.Popen[str]], folder: Path
+def test_search_resume_evaluate_and_check_work_where_nothing_is_shared_and_only_the_driver_has_the_photos(
+    dmltune: Callable[..., subprocess.Popen[str]], folder: Path, cache_of_the_node: Path
 ) -> None:
     store = folder / "apart"
-    out, err = finished(
-        dmltune("search", "glyphs-ccp", "--name", "s", "--trials", "3", "--store", store, *QUICK)
-    )
+    for number in range(12):
+        for index in range(3):
+            half = "train" if number < 8 else "test"
+            picture(folder / "photos" / half / f"kind {number}" / f"{index}.png", number, index)
+    search = ["search", "--data", folder / "photos", "--name", "s", "--trials", "2", "--store", store]
+    out, err = finished(dmltune(*search, *PHOTOS))
     assert f"1 of 2 nodes do not share {store}/searches" in out + err
     require_models(Store.at(store), 2)
     assert not any((store / "searches" / "s" / "trials").iterdir())
+    out, _ = finished(dmltune("resume", "s", "--trials", "3", "--store", store, "-f", "json"))
+    assert [row["state"] for row in json.loads(out)["rows"]] == ["complete"] * 3
+    require_models(Store.at(store), 3)
     out, _ = finished(dmltune("evaluate", "s", "-f", "json", "--store", store, on_cluster=False))
     assert 0 < json.loads(out)["map_at_r"] <= 1
-    check = ["check", "s", "--folds", "2", "--repeats", "1", "--store", store, "-f", "json"]
+    check = ["check", "s", "--folds", "1", "--repeats", "1", "--store", store, "-f", "json"]
     out, _ = finished(dmltune(*check))
     models = [model for each in json.loads(out)["configurations"] for model in each["models"]]
     assert models
     assert all(0 < model["test"]["map_at_r"] <= 1 for model in models)
+    assert list(cache_of_the_node.glob("own-train-*")), "the worker's node has packed what it got"
     assert not list((store / "searches").glob(".probe-*"))
     assert trial_folders() == []
 
@@ -275,25 +228,41 @@ def test_the_same_with_nothing_shared_but_an_address(
     assert trial_folders() == []
 
 
-def test_a_node_that_is_killed_costs_at_most_one_validation_interval(
+def test_a_node_that_is_killed_or_preempted_costs_at_most_one_validation_interval(
     dmltune: Callable[..., subprocess.Popen[str]], cluster: Cluster, folder: Path
 ) -> None:
     store = folder / "killed"
     search = dmltune("search", "glyphs-ccp", "--name", "k", "--trials", "2", "--store", store, *LONG)
-    wait_for(lambda: mirrored_step(store) >= EVERY, search)
-    cluster.kill_node("apart")
-    mirrored = mirrored_step(store)
-    reported = max(logged_steps(Store.at(store), "0000"))
-    assert reported - mirrored <= EVERY
-    cluster.add_node("next", 1, hidden=[folder])
-    steps = []
 
-    def goes_on() -> bool:
-        steps.append(mirrored_step(store))
-        return max(steps) > mirrored
+    def moves_on(lose: Callable[[], None], trial: str, successor: str) -> None:
+        """Lose the node that trains; the trial goes on elsewhere, from its mirrored checkpoint."""
+        wait_for(lambda: mirrored_step(store, trial) >= EVERY, search)
+        lose()
+        mirrored = mirrored_step(store, trial)
+        reported = max(logged_steps(Store.at(store), trial))
+        assert reported - mirrored <= EVERY
+        cluster.add_node(successor, 1, hidden=[folder])
+        steps = []
 
-    wait_for(goes_on, search)
-    assert min(steps) >= mirrored  # no step before that checkpoint was trained again
+        def goes_on() -> bool:
+            steps.append(mirrored_step(store, trial))
+            return max(steps) > mirrored
+
+        wait_for(goes_on, search)
+        assert min(steps) >= mirrored  # no step before that checkpoint was trained again
+
+    moves_on(lambda: cluster.kill_node("apart"), "0000", "next")
+    moves_on(lambda: preempt(cluster, "next"), "0001", "last")
     finished(search)
     require_models(Store.at(store), 2)
-    assert logged_steps(Store.at(store), "0000") == list(range(0, STEPS + 1, EVERY))
+    for trial in ("0000", "0001"):
+        assert logged_steps(Store.at(store), trial) == list(range(0, STEPS + 1, EVERY))
+
+
+def preempt(cluster: Cluster, name: str) -> None:
+    """Give notice of two seconds, after which Ray ends the node."""
+    cluster.preempt_node(name, 2.0)
+    deadline = time.monotonic() + 60
+    while cluster.ids[name] in cluster.alive():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -58,6 +58,7 @@ class Cluster:
     address: str
     folder: Path
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)  # Ray's, by name
 
     def add_node(self, name: str, cpus: int = 1, hidden: Sequence[Path] = (), **environment: str) -> None:
         """Start a node; an empty folder stands in the place of each of the `hidden` ones."""
@@ -67,16 +68,30 @@ class Cluster:
         before = self.alive()
         self.nodes[name] = _start(whole, self.folder / f"{name}.log", environment)
         deadline = time.monotonic() + 60
-        while self.alive() == before:
+        while not (new := self.alive() - before):
             ended = self.nodes[name].poll() is not None or time.monotonic() > deadline
             assert not ended, (self.folder / f"{name}.log").read_text()
             time.sleep(0.2)
+        (self.ids[name],) = new
 
     def kill_node(self, name: str) -> None:
         """Kill all processes of a node at once."""
         _kill(self.nodes.pop(name))
 
-    def alive(self) -> int:
+    def preempt_node(self, name: str, seconds: float) -> None:
+        """Give notice that a node ends after so many seconds, as a cloud does; it takes no more work."""
+        from ray._raylet import GcsClient
+        from ray.core.generated import autoscaler_pb2
+
+        reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
+        deadline_ms = int((time.time() + seconds) * 1000)
+        accepted, why = GcsClient(address=self.address).drain_node(
+            self.ids[name], reason, "spot machine", deadline_ms
+        )
+        assert accepted, why
+
+    def alive(self) -> set[str]:
+        """Return Ray's ids of the nodes that live."""
         from ray._private.state import GlobalState
         from ray._raylet import GcsClientOptions
 
@@ -87,7 +102,7 @@ class Cluster:
             )
         )
         try:
-            return sum(bool(node["Alive"]) for node in state.node_table())
+            return {node["NodeID"] for node in state.node_table() if node["Alive"]}
         finally:
             state.disconnect()
 
