@@ -41,8 +41,7 @@ TESTS = Path(__file__).parent
 WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     (
         *("search/test_kills.py", "train/test_worker_pool.py", "search/test_two_people.py"),
-        *("reproduce/test_table_runs.py", "train/test_worker_faults.py", "train/test_nodes.py"),
-        *("train/test_memory_monitor.py", "search/test_full_disk.py"),
+        *("reproduce/test_table_runs.py", "train/test_memory_monitor.py", "search/test_full_disk.py"),
     ),
     (
         *("check/test_check.py", "test_extending.py", "test_old_store.py", "cli/test_six_commands.py"),
@@ -52,14 +51,13 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
         *("search/test_whole_search.py", "cli/test_submit.py", "reproduce/test_collage.py"),
         *("train/test_training.py", "test_packaging.py", "cli/test_search_own_data.py"),
         *("security/test_private_files.py", "security/test_passwords.py"),
+        *("train/test_worker_faults.py", "train/test_nodes.py"),
     ),
 )
-SLOW = ("storage/test_clusters.py", "train/test_nodes.py", "train/test_worker_faults.py")
-SLOW += ("search/test_full_disk.py",)
+SLOW = ("storage/test_clusters.py", "search/test_full_disk.py")
 SLOW_TESTS = (
     "test_a_job_runs_on_the_cluster_with_servers_and_its_result_comes_back_as_json",
     "test_ctrl_c_leaves_the_job_alone_and_jobs_stop_leaves_a_search_that_resumes",
-    "test_a_killed_driver_delivers_at_its_next_start_and_is_told_what_is_missing_until_then",
 )
 LONG = "test_every_space.py"  # begins right after the lanes, so that no process works on it alone at the end
 CORPUS = "malformed/test_malformed.py"
@@ -107,7 +105,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first: the lanes with Ray, then the longest other file.
 
-    `make slow` runs SLOW and SLOW_TESTS: minutes each on two cores, or not yet reliable beside other tests.
+    `make slow` runs SLOW and SLOW_TESTS: minutes each on two cores.
     """
     if not os.environ.get("DMLTUNE_SLOW"):
         for item in items:

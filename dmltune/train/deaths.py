@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import faulthandler
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from ray.train import UserCallback
 from dmltune.train.order_state import Fault
 
 CRASH = "crash-{rank}.txt"  # in the trial's folder: what faulthandler writes at a fatal signal
+NODE_LOST = "its node was lost"
+NODE_NEWS_S = 3.0
 KILLED = "killed by a signal, as the system does when memory runs out"
 OUT_OF_MEMORY = (
     "out of memory: Ray ended it to save its node; fewer --concurrent or a smaller batch need less"
@@ -23,15 +26,34 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DeathReports(UserCallback):
-    """Tells the broker at once when workers of a group died. Runs in the group's controller."""
+    """Tells the broker when workers of a group died. The driver makes it; the group's controller runs it."""
 
     def __init__(self, group: str, broker: Any) -> None:
-        self._group, self._broker = group, broker
+        self._group, self._broker, self._dead_nodes = group, broker, dead_nodes()
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
         why, fault = judge(list(worker_exceptions.values()))
+        if why == KILLED and self._lost_a_node():
+            why, fault = NODE_LOST, "node"
         with contextlib.suppress(ray.exceptions.RayError):
             ray.get(self._broker.lost.remote(self._group, why, fault), timeout=30)
+
+    def _lost_a_node(self) -> bool:
+        """Wait a moment for the news of a lost node: that of its workers may come first."""
+        with contextlib.suppress(Exception):  # a head that does not answer is told elsewhere
+            until = time.monotonic() + NODE_NEWS_S
+            while not (lost := dead_nodes() - self._dead_nodes):
+                if time.monotonic() > until or len(ray.nodes()) < 2:  # type: ignore[no-untyped-call]
+                    return False
+                time.sleep(0.2)
+            self._dead_nodes |= lost
+            return True
+        return False
+
+
+def dead_nodes() -> frozenset[str]:
+    """Return the ids of the nodes that the cluster has lost."""
+    return frozenset(node["NodeID"] for node in ray.nodes() if not node["Alive"])  # type: ignore[no-untyped-call]
 
 
 def judge(errors: list[Exception]) -> tuple[str, Fault]:
@@ -39,7 +61,7 @@ def judge(errors: list[Exception]) -> tuple[str, Fault]:
     deaths = [error for each in errors if (error := _cause(each)) is not None]
     texts = [" ".join(str(error).split()) for error in deaths]
     if any(getattr(error, "preempted", False) or _node_died(str(error)) for error in deaths):
-        return "its node was lost", "node"
+        return NODE_LOST, "node"
     if any("memory" in text and "OOM killer" not in text for text in texts) or any(
         isinstance(error, ray.exceptions.OutOfMemoryError) for error in deaths
     ):
