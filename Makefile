@@ -21,7 +21,7 @@ DEMO := demo$(if $(filter-out 0,$(SEED)),-$(SEED))
 help:
 	@echo 'make demo    a search of 12 trials on collages of characters, then the test classes (minutes)'
 	@echo 'make test    the tests'
-	@echo 'make slow    whole clusters and submitted jobs, which make test leaves out'
+	@echo 'make slow    clusters, faulty workers and submitted jobs, which make test leaves out'
 	@echo 'make check   ruff, mypy, and whether README.md and docs/ are true'
 	@echo 'make audit   known vulnerabilities of the installed packages'
 	@echo 'make mutants wrong signs and dropped terms, each of which a test must notice'
@@ -38,7 +38,8 @@ test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 slow: $(READY)
-	DMLTUNE_SLOW=1 $(BIN)/python -m pytest -v tests/storage/test_clusters.py tests/cli/test_submit.py tests/search/test_full_disk.py
+	DMLTUNE_SLOW=1 $(BIN)/python -m pytest -v tests/storage/test_clusters.py tests/cli/test_submit.py tests/search/test_full_disk.py \
+	  tests/train/test_nodes.py tests/train/test_worker_faults.py
 
 check: $(READY)
 	$(BIN)/ruff check .

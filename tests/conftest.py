@@ -55,6 +55,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     ),
 )
 SLOW = ("storage/test_clusters.py", "search/test_full_disk.py")
+SLOW += ("train/test_nodes.py", "train/test_worker_faults.py")
 SLOW_TESTS = (
     "test_a_job_runs_on_the_cluster_with_servers_and_its_result_comes_back_as_json",
     "test_ctrl_c_leaves_the_job_alone_and_jobs_stop_leaves_a_search_that_resumes",

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from support.stores import new_store
 from dmltune.cli import main
 from dmltune.store import Store
 from dmltune.train.name_holder import HOLDER, LOCK, is_held, name_holder
+from dmltune.train.stop_signals import TOGETHER_S
 
 HOLD = """
 import sys, time
@@ -28,6 +30,7 @@ with FileLock(folder / "lock"), stop_signals(lambda text: None) as stopped:
     note_holder(folder)
     print("held", flush=True)
     stopped.wait()
+    print("asked", flush=True)
     time.sleep(float(sys.argv[2]))
 """
 
@@ -94,7 +97,10 @@ def test_one_that_takes_long_is_named_and_the_second_time_it_ends_at_once(
     assert json.loads(capsys.readouterr().out) == {
         "name": "killed", "stopped": False, "pid": slow.pid, "state": "running",
     }  # fmt: skip
-    assert main([*words, "--wait", "9s"]) == 0
+    assert slow.stdout is not None
+    assert slow.stdout.readline() == "asked\n"
+    time.sleep(2 * TOGETHER_S)  # two signals at once count as one
+    assert main([*words, "--wait", "30s"]) == 0
     assert slow.wait(5) != 0
     assert json.loads(capsys.readouterr().out)["state"] == "interrupted"
 
@@ -116,7 +122,10 @@ def test_a_holder_elsewhere_or_without_a_note_gets_no_signal(
     host, pid, started = own.rsplit(":", 2)
     for text, expected in (
         (f"elsewhere:{pid}:{started}", "'killed' runs on elsewhere. Stop it there: dmltune stop killed\n"),
-        (f"{host}:{pid}:{int(started) + 7}", "'killed' runs in a process that left no note"),
+        (
+            f"{host}:{pid}:t{int(started.removeprefix('t')) + 7}",
+            "'killed' runs in a process that left no note",
+        ),
         (f"{host}:x", "'killed' runs in a process that left no note"),
     ):
         note.write_text(text)
