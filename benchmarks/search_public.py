@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import importlib
 import itertools
 import json
 import os
@@ -89,11 +90,12 @@ def digest_of(method: str) -> str:
     here = Path(__file__).parent
     files = [here / "curve_table.py", here / "public_tables.py"]
     if method in OURS:
-        from dmltune.search import samplers, schedulers, simulation
+        from dmltune.search import samplers, schedulers
 
         samplers.load("auto").build(10, 0)
         schedulers.load("promote"), schedulers.load("asha")
-        assert simulation.simulate
+        for module in ("simulation", "choice"):
+            importlib.import_module(f"dmltune.search.{module}")
         names = [name for name in sys.modules if name.startswith("dmltune.search.")]
         files += [Path(str(sys.modules[name].__file__)) for name in sorted(names)]
     else:
@@ -192,6 +194,8 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="draw the regrets there")
     arguments = parser.parse_args()
     parts = arguments.tables or [""]
+    for method in arguments.methods:
+        digest_of(method)  # a search loads more modules, and would change its own digest
     arguments.tables = [name for name in table_names() if any(part in name for part in parts)]
     if not arguments.report:
         os.nice(arguments.nice)
