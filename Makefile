@@ -38,8 +38,8 @@ test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 slow: $(READY)
-	DMLTUNE_SLOW=1 $(BIN)/python -m pytest -v tests/storage/test_clusters.py tests/cli/test_submit.py tests/search/test_full_disk.py \
-	  tests/train/test_nodes.py tests/train/test_worker_faults.py
+	DMLTUNE_SLOW=1 $(BIN)/python -m pytest -v tests/storage/test_clusters.py tests/storage/test_two_nodes.py \
+	  tests/cli/test_submit.py tests/search/test_full_disk.py tests/train/test_nodes.py tests/train/test_worker_faults.py
 
 check: $(READY)
 	$(BIN)/ruff check .

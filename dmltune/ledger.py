@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 from filelock import FileLock
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.private import private_opener
 from dmltune.provenance import git_commit
 from dmltune.store import Store, require_regular
@@ -112,7 +112,7 @@ class Ledger:
         require_regular(self.path)
         for number, line in enumerate(self.path.read_bytes().splitlines(), start=1):
             try:
-                yield LedgerEntry.from_dict(json.loads(line))
+                yield LedgerEntry.from_dict(parse_json(line))
             except (ValueError, TypeError, AttributeError):
                 if line.startswith(b"{") and not line.endswith(b"}"):
                     continue  # half a line, of a writer that was killed

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
-import json
 import os
 import socket
 import ssl
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.store import without_password
 
 SECONDS = 5.0
@@ -124,8 +123,8 @@ def _authorisation(parts: SplitResult) -> dict[str, str]:
 def _require_experiments(content: bytes) -> None:
     """Raise a _NoServerError unless this is MLflow's list of experiments."""
     try:
-        document: Any = json.loads(content)
-    except (ValueError, RecursionError):
+        document: Any = parse_json(content)
+    except ValueError:
         raise _NoServerError("its answers are no JSON") from None
     found = document.get("experiments", []) if isinstance(document, dict) else None
     known = isinstance(document, dict) and document.keys() <= {"experiments", "next_page_token"}

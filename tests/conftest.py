@@ -46,6 +46,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     (
         *("check/test_check.py", "test_extending.py", "test_old_store.py", "cli/test_six_commands.py"),
         *("storage/test_clusters.py", "storage/test_chaos.py"),
+        *("storage/test_two_nodes.py",),
     ),
     (
         *("search/test_whole_search.py", "cli/test_submit.py", "reproduce/test_collage.py"),
@@ -54,7 +55,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
         *("train/test_worker_faults.py", "train/test_nodes.py"),
     ),
 )
-SLOW = ("storage/test_clusters.py", "search/test_full_disk.py")
+SLOW = ("storage/test_clusters.py", "storage/test_two_nodes.py", "search/test_full_disk.py")
 SLOW += ("train/test_nodes.py", "train/test_worker_faults.py")
 SLOW_TESTS = (
     "test_a_job_runs_on_the_cluster_with_servers_and_its_result_comes_back_as_json",

@@ -12,6 +12,7 @@ from dmltune.check.document import CheckDocument
 from dmltune.check.parsing import read_stored
 from dmltune.check.plan import CheckPlan, CheckRequest, stored_digest
 from dmltune.core.checkpoint import replace_file
+from dmltune.errors import parse_json
 from dmltune.ledger import FILE, Ledger, LedgerEntry, to_lines
 from dmltune.store import Store, without_password
 from dmltune.tracking import DataInput, Tracker
@@ -93,7 +94,7 @@ def write_gallery(gallery: Mapping[str, Any], folder: Path) -> None:
 def read_gallery(folder: Path) -> dict[str, Any] | None:
     """Return the stored pictures; None without any, or when they are damaged."""
     try:
-        tree = json.loads((folder / GALLERY).read_text(encoding="utf-8"))
+        tree = parse_json((folder / GALLERY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return tree if isinstance(tree, dict) else None

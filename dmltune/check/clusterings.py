@@ -17,7 +17,7 @@ from dmltune.check.plan import CheckPlan
 from dmltune.core.checkpoint import replace_file
 from dmltune.core.clustering import cluster, clustering_metrics
 from dmltune.data.images import ImageSet
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.train.measurement import read_measurement
 from dmltune.train.run_series import RunSeries
 
@@ -46,7 +46,7 @@ def stored_clustering(folder: Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     try:
-        figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        figures: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         return {name: float(figures[name]) for name in ("nmi", "f1")}
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged. Remove it; the same command measures it again.") from None

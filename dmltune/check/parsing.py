@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.store import require_regular
 
 T = TypeVar("T")
@@ -21,7 +20,7 @@ def read_stored(path: Path, remedy: str, build: Callable[[Any], T]) -> T | None:
         return None
     require_regular(path)
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}). {remedy}") from None
     return build(tree)

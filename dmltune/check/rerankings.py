@@ -13,7 +13,7 @@ from dmltune.check.plan import CheckPlan
 from dmltune.core.checkpoint import replace_file
 from dmltune.core.reranking import reranked_metrics
 from dmltune.data.images import ImageSet
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.train.inference import sides
 from dmltune.train.measurement import read_measurement
 from dmltune.train.run_series import RunSeries
@@ -43,7 +43,7 @@ def stored_reranking(folder: Path, method: str) -> dict[str, float]:
         return {}
     prefix = method.replace("-", "_")
     try:
-        figures = json.loads(path.read_text(encoding="utf-8"))
+        figures = parse_json(path.read_text(encoding="utf-8"))
         return {f"{prefix}_{key}": float(figures[key]) for key in ("map_at_r", "precision_at_1", "gain")}
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged. Remove it; the same command measures it again.") from None

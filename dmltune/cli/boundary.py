@@ -18,8 +18,10 @@ from dmltune.store import without_password
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # 130 is 128 + SIGINT, as in shells
 LONGEST_LINE = 900  # characters of a message
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/?#@]*@")
 _LONG_WORD = re.compile(r"\S{300,}")
 LEVELS = (NOTE, logging.INFO, logging.DEBUG)
+ANSWER_READERS = ("mlflow.store.tracking.rest_store", "mlflow.store.model_registry.rest_store")
 STORAGE_LIBRARIES = ("mlflow", "sqlalchemy", "alembic", "optuna", "sqlite3")
 
 
@@ -85,8 +87,12 @@ def verbosity(arguments: Sequence[str]) -> int:
 
 
 def message_line(text: str) -> str:
-    """Return `text` on one line of at most LONGEST_LINE characters, without control characters."""
+    """Return `text` on one line of at most LONGEST_LINE characters, without control characters.
+
+    A user and a password in an address are hidden, also where an address is in the wrong place.
+    """
     line = printable(text[: len(text) - len(text.lstrip(" "))] + " ".join(text.split()))
+    line = _CREDENTIALS.sub("***@", line)
     line = _LONG_WORD.sub(lambda word: f"{word[0][:120]}…({len(word[0]):,} characters)", line)
     return line if len(line) <= LONGEST_LINE else f"{line[:500]} … {line[-350:]}"
 
@@ -113,6 +119,11 @@ def library_message(error: Exception) -> str | None:
             f"Ray lost a process of this command ({type(error).__name__}), often for lack of memory. "
             "The same command continues; a smaller --concurrent needs less. -v shows the traceback."
         )
+    if _answered_wrongly(error):
+        return (
+            f"the tracking server's answer makes no sense ({type(error).__name__}). Check that "
+            "MLFLOW_TRACKING_URI names an MLflow server of a version like this one; -v shows the traceback."
+        )
     if type(error).__module__.partition(".")[0] in STORAGE_LIBRARIES:
         reason = without_password((str(error).strip().splitlines() or [""])[0])
         return (
@@ -120,6 +131,14 @@ def library_message(error: Exception) -> str | None:
             "Check --store, MLFLOW_TRACKING_URI and DMLTUNE_OPTUNA_STORAGE; -v shows the traceback."
         )
     return None
+
+
+def _answered_wrongly(error: Exception) -> bool:
+    """Return whether MLflow's client failed to read an answer: it does not examine their types."""
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return not type(error).__module__.startswith("mlflow") and any(
+        name.startswith(ANSWER_READERS) for name in frames
+    )
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -35,6 +35,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.core.threads import torch_threads
+    from dmltune.report.formatting import file_size
     from dmltune.serving import load
     from dmltune.serving.export import FORMATS, LARGEST_DIFFERENCE, export, require_onnx
     from dmltune.serving.outputs import require_writable
@@ -52,12 +53,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
     faster = exported.torch_ms / exported.exported_ms if exported.exported_ms else 0.0
     out.show(
         facts_table(
-            ("written", f"{exported.file}, {exported.file.stat().st_size / 1e6:.1f} MB, any batch size"),
+            ("written", f"{exported.file}, {file_size(exported.file)}, any batch size"),
             ("preparation", str(exported.description)),
             ("difference", f"{exported.difference:.1e} to torch at most (limit {LARGEST_DIFFERENCE:g})"),
             (
                 "one image",
-                f"{exported.exported_ms:.1f} ms, torch {exported.torch_ms:.1f} ms: {faster:.2f} × the speed",
+                f"{exported.exported_ms:.1f} ms, torch {exported.torch_ms:.1f} ms: {faster:.1f} × the speed",
             ),
             ("model", f"{model.name}, {model.fingerprint}"),
         )

@@ -42,7 +42,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     from dataclasses import asdict, replace
 
-    from dmltune.report.formatting import percent
+    from dmltune.report.formatting import file_size, percent
     from dmltune.serving.index import ImageIndex
     from dmltune.serving.outputs import require_writable
     from dmltune.serving.search_structures import faiss_module
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         facts_table(
             (
                 "index",
-                f"{file}: {facts.images:,} × {facts.dim}, {facts.kind}, {file.stat().st_size / 1e6:.1f} MB",
+                f"{file}: {facts.images:,} × {facts.dim}, {facts.kind}, {file_size(file)}",
             ),
             ("recall", recall),
             ("built in", f"{time.perf_counter() - began:.1f} s"),

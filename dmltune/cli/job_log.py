@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 import sys
 import threading
@@ -16,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from dmltune.cli.boundary import INTERRUPTED
 from dmltune.cli.output import Output
 from dmltune.cluster.driver import MARK
-from dmltune.errors import UserError, printable
+from dmltune.errors import UserError, parse_json, printable
 from dmltune.store import without_password
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class JobLog:
     def _show(self, line: str) -> None:
         if line.startswith(MARK):
             try:
-                self.result = json.loads(line.removeprefix(MARK))
+                self.result = parse_json(line.removeprefix(MARK))
             except ValueError:
                 return
         else:
@@ -169,7 +168,7 @@ def result_in(log: str) -> Any:
     for line in reversed(log.splitlines()):
         if line.startswith(MARK):
             try:
-                return json.loads(line.removeprefix(MARK))
+                return parse_json(line.removeprefix(MARK))
             except ValueError:
                 return None
     return None

@@ -21,7 +21,7 @@ def render(submitted: Submission, args: argparse.Namespace, out: Output) -> int:
     if found := manifest_rules.problems(documents):
         raise UserErrors(found)
     text = to_yaml(documents)
-    target = None if args.o is None else str(args.o)
+    target = None if args.o is None or str(args.o) == "-" else str(args.o)
     if target is not None:
         try:
             args.o.write_text(text, encoding="utf-8")

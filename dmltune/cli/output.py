@@ -61,6 +61,13 @@ def to_json(value: Any) -> str:
     return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def terminal_environment() -> dict[str, str]:
+    """Return the environment for rich, which reads every number as a size, also one that int() refuses."""
+    sizes = {name: os.environ.get(name, "") for name in ("COLUMNS", "LINES")}
+    odd = {name for name, value in sizes.items() if not value.isascii() or len(value) > 5}
+    return {name: value for name, value in os.environ.items() if name not in odd}
+
+
 def console_for(stream: IO[str], widest: int = 100) -> Console:
     """Return a console: colours on a terminal only, at most `widest` columns, 80 when it is no terminal."""
     from rich.console import Console
@@ -75,7 +82,7 @@ def console_for(stream: IO[str], widest: int = 100) -> Console:
         def on_broken_pipe(self) -> NoReturn:
             raise BrokenPipeError(32, os.strerror(32))
 
-    console = SafeConsole(file=stream, highlight=False, soft_wrap=False)
+    console = SafeConsole(file=stream, highlight=False, soft_wrap=False, _environ=terminal_environment())
     console.width = min(console.width, widest) if console.is_terminal else 80
     return console
 

@@ -60,6 +60,12 @@ class Parser(argparse.ArgumentParser):
         plain = message.removeprefix("argument ").removesuffix(", key=value")
         raise UserError(f"{plain}; see {self.prog} --help")
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Return the value of an option. argparse makes an empty list of `--option=--`."""
+        if action.option_strings and arg_strings == ["--"]:
+            raise UserError(f"{action.option_strings[-1]} needs a value; got --; see {self.prog} --help")
+        return super()._get_values(action, arg_strings)
+
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print the help. argparse itself passes over errors of the stream."""
         with output_errors():

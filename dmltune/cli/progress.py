@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from dmltune.cli.output import say
+from dmltune.cli.output import say, terminal_environment
 from dmltune.errors import printable
 from dmltune.weights.progress import progress_to
 
@@ -53,7 +53,9 @@ def _terminal(unit: str) -> Iterator[Advance]:
         progress.TransferSpeedColumn() if unit == "bytes" else progress.TextColumn(unit),
         progress.TimeRemainingColumn(compact=True),
     )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
+    with progress.Progress(
+        *columns, console=Console(stderr=True, _environ=terminal_environment()), transient=True
+    ) as display:
         task = display.add_task("", total=None)
         current = ""
 

@@ -32,6 +32,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
+    from dmltune.report.formatting import file_size
     from dmltune.resources import Locations
     from dmltune.store import Store, validated_name
 
@@ -47,9 +48,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         from dmltune.search.reporting import report_search
 
         figures = report_search(locations, args.name, file, args.figures, pictures=not args.no_pictures)
-    size = file.stat().st_size
-    out.document({"name": args.name, "file": file, "bytes": size, "figures": figures})
-    out.show(f"{file}   {size / 1e6:.1f} MB")
+    out.document({"name": args.name, "file": file, "bytes": file.stat().st_size, "figures": figures})
+    out.show(f"{file}   {file_size(file)}")
     if figures:
         out.show(f"{args.figures}   {len(figures)} files of figures")
     return 0

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import webbrowser
+import zlib
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -34,6 +35,7 @@ ENVIRONMENT = {
 HOSTS_VARIABLE = "MLFLOW_SERVER_ALLOWED_HOSTS"
 # MLflow's own default also allows patterns such as `10.*`, which match names of the Internet: 10.example.com
 HOSTS = "localhost,localhost:*,127.0.0.1,127.0.0.1:*"
+FIRST_PORT, PORTS = 20_000, 10_000  # below those that systems hand out
 REMOTE = ("http://", "https://")
 EXAMPLES = """\
   dmltune ui                           the latest search of the store
@@ -46,7 +48,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="a search, training or check; default: the latest search"
     )
-    parser.add_number("--port", "default: a free one", bounds=(1, 65535))
+    parser.add_number("--port", "default: one of the store's own, else a free one", bounds=(1, 65535))
     parser.add_flag("--no-open", "print the links and open no browser")
     add_store(parser)
     add_format(parser)
@@ -72,22 +74,30 @@ def run(args: argparse.Namespace, out: Output) -> int:
             )
         _show(links_of(searches, args.name, without_user(store.tracking_uri)), store, args, out)
         return 0
-    port = free_port(args.port)
+    port = free_port(args.port, usual_port(store))
     links = links_of(searches, args.name, f"http://127.0.0.1:{port}")
     return _serve(port, store, lambda: _show(links, store, args, out))
 
 
-def free_port(wanted: int | None) -> int:
-    """Return a free port; MLflow's server would fail seconds later, with a traceback."""
-    with socket.socket() as probe:
-        if wanted is not None:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", wanted or 0))
-        except (OSError, OverflowError):
-            raise UserError(f"port {wanted} is taken or not allowed. Choose another --port.") from None
-        port: int = probe.getsockname()[1]
-    return port
+def usual_port(store: Store) -> int:
+    """Return the port of a store.
+
+    Browsers keep what was closed, chosen and saved in MLflow's pages by address and port: with another port
+    each time its assistant would open beside the table every time, and bookmarks would lead nowhere.
+    """
+    return FIRST_PORT + zlib.crc32(str(store.place).encode()) % PORTS
+
+
+def free_port(wanted: int | None, usual: int = 0) -> int:
+    """Return a free port, `usual` if it is; MLflow's server would fail seconds later, with a traceback."""
+    for port in (wanted,) if wanted is not None else (usual, 0):
+        with contextlib.suppress(OSError, OverflowError), socket.socket() as probe:
+            if port:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            found: int = probe.getsockname()[1]
+            return found
+    raise UserError(f"port {wanted} is taken or not allowed. Choose another --port.")
 
 
 def without_user(address: str) -> str:

@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from dmltune.errors import parse_json
+
 MARK = "dmltune-result "
 RESULT_FILE = "DMLTUNE_RESULT_FILE"
 FINAL = (0, 2, 130)  # done, a mistake of the user, stopped in order: the same command would do the same
@@ -101,7 +103,7 @@ def result_line(file: Path) -> str | None:
     Of a thousand trials the log needs the number: the runs have them.
     """
     try:
-        document = json.loads(file.read_bytes())
+        document = parse_json(file.read_bytes())
     except (OSError, ValueError):
         return None
     if isinstance(document, dict) and isinstance(document.get("rows"), list):

@@ -14,7 +14,7 @@ from typing import Any
 
 from dmltune.errors import UserError
 from dmltune.experiment import Job
-from dmltune.experiment.job import KubeRay
+from dmltune.experiment.job import KubeRay, seconds_of
 from dmltune.worker_resources import described, memory_bytes, room
 
 SPACE_FOLDER = "/etc/dmltune"
@@ -119,7 +119,7 @@ def documents(
 def ray_job(
     pods: Pods, own: str, command: str, environment: Mapping[str, str], has_space: bool
 ) -> dict[str, Any]:
-    keep = {"ttlSeconds": round(_seconds(pods.kuberay.keep))}
+    keep = {"ttlSeconds": round(seconds_of(pods.kuberay.keep))}
     ends = ({"jobStatus": "SUCCEEDED"}, {"jobStatus": "FAILED"}, {"jobDeploymentStatus": "Failed"})
     return {
         "apiVersion": "ray.io/v1",
@@ -258,8 +258,3 @@ def _container_security() -> dict[str, Any]:
 def _meta(own: str, pods: Pods) -> dict[str, Any]:
     named = {"name": own, "labels": {"app.kubernetes.io/name": "dmltune"}}
     return named | ({"namespace": pods.kuberay.namespace} if pods.kuberay.namespace else {})
-
-
-def _seconds(text: str) -> float:
-    units = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-    return sum(float(number) * units[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)([dhms])", text))

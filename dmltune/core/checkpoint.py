@@ -22,7 +22,7 @@ import safetensors.torch
 from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL = "model.safetensors"
@@ -247,7 +247,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Json, int]:
                 raise UserError(f"{path} has format {number}; update dmltune, which reads up to {FORMAT}")
             if not first_format:
                 _require_intact(path, header[_DIGEST])
-            meta = json.loads(header[_META])
+            meta = parse_json(header[_META])
             if not isinstance(meta, dict):
                 raise ValueError("its meta data are not a JSON object")
             names: list[str] = list(file.keys())

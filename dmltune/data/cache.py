@@ -38,6 +38,10 @@ def cache_folder() -> Path:
         folder = os.path.expanduser(own)
         if folder.startswith("~"):
             raise UserError(f"DMLTUNE_CACHE must be a folder; got {own}, and there is no such user.")
+        if "://" in folder:
+            raise UserError(
+                f"DMLTUNE_CACHE must be a folder of this machine; got {own}. Name one, or unset it."
+            )
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "dmltune"
 

@@ -32,7 +32,7 @@ from dmltune.data.images import ImageSet, Ints
 from dmltune.data.packed import at_size
 from dmltune.data.samplers import VIEWS, generator
 from dmltune.data.splits import Split
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ def _announce(imageset: ImageSet, views: Views, size: int) -> None:
 
 
 def _open(images: int, views: Views, folder: Path) -> Maps:
-    shape, dtype = json.loads((folder / "shape.json").read_text()), TYPES[views.dtype]
+    shape, dtype = parse_json((folder / "shape.json").read_text()), TYPES[views.dtype]
     file = folder / "maps"
     count = math.prod(shape)
     if shape[0] != images * (1 + views.augmented) or file.stat().st_size != count * dtype.itemsize:

@@ -102,9 +102,16 @@ def from_pil(image: Image.Image) -> Pixels:
 
 def shrink(image_HWC: Pixels, side: int) -> Pixels:
     """Scale down to a shorter side of `side`; smaller images keep their size."""
-    height, width = image_HWC.shape[:2]
-    shorter = min(height, width)
-    if shorter <= side:
+    if min(image_HWC.shape[:2]) <= side:
         return image_HWC
+    return from_pil(shrink_pil(to_pil(image_HWC), side))
+
+
+def shrink_pil(image: Image.Image, side: int | None) -> Image.Image:
+    """Do the same with an image of Pillow; None keeps the size."""
+    width, height = image.size
+    shorter = min(width, height)
+    if side is None or shorter <= side:
+        return image
     target = (max(side, round(width * side / shorter)), max(side, round(height * side / shorter)))
-    return from_pil(to_pil(image_HWC).resize(target, Image.Resampling.BICUBIC))
+    return image.resize(target, Image.Resampling.BICUBIC)

@@ -6,7 +6,6 @@ A file is read once and decoded at full size, on threads: Pillow and hashlib rel
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +18,13 @@ import numpy as np
 
 from dmltune.data import catalog
 from dmltune.data.decoding import UnreadableImageError, opened
-from dmltune.data.files import open_regular
+from dmltune.data.files import amount, open_regular
 from dmltune.data.images import ImageSet, Part
 from dmltune.errors import UserError
 
 Kind = Literal["missing", "empty", "no image", "truncated", "unreadable", "in both parts", "count"]
+LARGEST = 1 << 30  # bytes of a file: more than 50 megapixels need in any format
+PIECE = 1 << 20
 CHUNK = 64  # files between two reports of progress
 BEGINNINGS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"RIFF": "WebP", b"BM": "BMP"}
 
@@ -153,38 +154,41 @@ def _add_smaller_lists(
 
 
 def state_of(file: Path) -> FileState:
-    """Read a file and decode it to the last pixel."""
+    """Read a file and decode it to its end. A JPEG of more than MAX_BYTES is decoded at a smaller scale."""
+    digest, beginning, size = hashlib.blake2b(digest_size=16), b"", 0
     try:
         with open_regular(file, "rb") as stream:
-            content: bytes = stream.read()
+            if os.fstat(stream.fileno()).st_size > LARGEST:
+                return FileState(kind="unreadable", text=f"larger than {amount(LARGEST)}")
+            while piece := stream.read(PIECE):
+                beginning, size = beginning or piece[:40], size + len(piece)
+                digest.update(piece)
+            if not size:
+                return FileState(kind="empty", text="0 bytes")
+            stream.seek(0)
+            with opened(stream) as image:
+                image.load()
     except FileNotFoundError:
         return FileState(kind="missing", text="listed, but missing")
-    except (OSError, ValueError) as error:
-        return FileState(kind="unreadable", text=getattr(error, "strerror", None) or str(error))
-    if not content:
-        return FileState(kind="empty", text="0 bytes")
-    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-    try:
-        with opened(io.BytesIO(content)) as image:
-            image.load()
     except UnreadableImageError as error:
         if error.unidentified:
-            return FileState(digest, *_unidentified(content))
-        return FileState(
-            digest, "truncated" if "truncated" in str(error).lower() else "unreadable", str(error)
-        )
-    return FileState(digest)
+            return FileState(digest.hexdigest(), *_unidentified(beginning, size))
+        kind: Kind = "truncated" if "truncated" in str(error).lower() else "unreadable"
+        return FileState(digest.hexdigest(), kind, str(error))
+    except (OSError, ValueError) as error:
+        return FileState(kind="unreadable", text=getattr(error, "strerror", None) or str(error))
+    return FileState(digest.hexdigest())
 
 
-def _unidentified(content: bytes) -> tuple[Kind, str]:
+def _unidentified(start: bytes, size: int) -> tuple[Kind, str]:
     """Distinguish the beginning of an image from a web page and from other bytes."""
     for beginning, form in BEGINNINGS.items():
-        if content.startswith(beginning):
-            return "truncated", f"begins as {form} and ends after {len(content)} bytes"
-    start = " ".join(content[:40].decode("utf-8", errors="replace").split())
-    if start.isprintable() and "\ufffd" not in start[:-1]:
-        return "no image", f"text: {start}"
-    return "no image", f"begins with the bytes {content[:8].hex(' ')}"
+        if start.startswith(beginning):
+            return "truncated", f"begins as {form} and ends after {size} bytes"
+    text = " ".join(start.decode("utf-8", errors="replace").split())
+    if text.isprintable() and "\ufffd" not in text[:-1]:
+        return "no image", f"text: {text}"
+    return "no image", f"begins with the bytes {start[:8].hex(' ')}"
 
 
 def _read_files(files: Sequence[Path], states: dict[Path, FileState]) -> int:

@@ -22,7 +22,10 @@ from dmltune.worker_resources import WorkerResources, memory_bytes
 
 JOBS = "jobs"
 MAX_RETRIES = 20
-_TIME = re.compile(r"(?=.*[1-9])(?:\d+(?:\.\d+)?[dhms])+")
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_PART = r"(\d{1,9}(?:\.\d{1,9})?)([dhms])"  # as --time has it
+_TIME = re.compile(rf"(?=.*[1-9])(?=.{{1,60}}$)(?:{_PART})+", re.ASCII)
+LONGEST_KEEP_S = 2**31 - 1  # what Kubernetes takes
 _SECRET = re.compile(r"[?&][^=&]*(pass|secret|token|key|credential)[^=&]*=", re.IGNORECASE)
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -69,9 +72,14 @@ def holds_secret(address: str) -> bool:
 
 
 def _duration(text: str) -> str:
-    if not _TIME.fullmatch(text):
-        raise ValueError("write a time such as 90s, 30m or 1h30m")
+    if not _TIME.fullmatch(text) or seconds_of(text) > LONGEST_KEEP_S:
+        raise ValueError("write a time such as 90s, 30m or 1h30m, at most 24855d")
     return text
+
+
+def seconds_of(duration: str) -> float:
+    """Return the seconds of `1h30m`."""
+    return sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, duration))
 
 
 def _concurrent(value: Any) -> Any:

@@ -164,7 +164,7 @@ class Experiment(sections.Section):
             "repeat_share": 0.2,
             "stop_at_noise": False,
             "fidelity": {},
-            "objective": self.objective.model_copy(update={"against": ()}),
+            "objective": self.objective.model_copy(update={"against": (), "folds": 1}),
         }
         return self.model_copy(update=nothing)
 

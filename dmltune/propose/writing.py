@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dmltune.errors import UserError, readable
-from dmltune.experiment.files.document import scalar, unreadable
+from dmltune.experiment.files.document import unreadable
+from dmltune.experiment.files.flow import flow
 from dmltune.propose.method import Choice
 
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 BLOCKS = ("search", "reference_point")  # a line for each key
 
 
@@ -31,15 +29,3 @@ def written(tree: Mapping[str, Any], choices: Iterable[Choice]) -> str:
     if reason := unreadable(path := str(tree["data"]["path"])):
         raise UserError(f"the path {readable(path)} cannot be written as YAML: {reason} Use a link to it.")
     return text
-
-
-def flow(value: Any) -> str:
-    """Return a value in one line of YAML; texts that could be read as another type are quoted."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, str):
-        plain = PLAIN.fullmatch(value) and scalar(value) == value
-        return value if plain else json.dumps(value, ensure_ascii=False)
-    return json.dumps(value)

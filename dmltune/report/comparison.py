@@ -12,6 +12,7 @@ from rich.text import Text
 
 from dmltune.report import formatting
 from dmltune.report.stored_searches import interval
+from dmltune.report.summary import count
 from dmltune.report.terminal import grid, line, lines
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def sentences(found: TrialComparison) -> list[Text]:
             f"Noise: {100 * found.noise.std:.2f} points between trainings that differ in the seed alone "
             f"({found.noise.freedom} degrees of freedom)."
         )
+        if found.paired and found.paired < max(len(found.left.scores), len(found.right.scores)):
+            text.append(f"The lead is over the {count(found.paired, 'training')} of both with the same seed.")
     elif found.differences:
         text.append("No configuration was repeated, so the noise is unknown.")
     for side in (found.left, found.right):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmltune.errors import printable
@@ -53,6 +54,12 @@ def value(item: Any, digits: int = 3) -> str:
     if isinstance(item, float):
         return re.sub(r"e([+-])0*", r"e\1", f"{item:.{digits}g}")
     return printable(str(item))
+
+
+def file_size(file: Path) -> str:
+    """Return `40 kB`, or `1.2 MB` from 100 kB on."""
+    size = file.stat().st_size
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{math.ceil(size / 1000)} kB"
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:

@@ -32,12 +32,29 @@ def verdict_note(result: SearchResult, about: str, keys: Iterable[str]) -> str:
     return "\n".join([*lines, "", _varied(keys), "", *_commands(result.name)])
 
 
+def model_note(result: SearchResult) -> str:
+    """Return the description of the registered model: what it is worth, and how it is used."""
+    name = result.name
+    return "\n".join(
+        [
+            f"The embedder that search {name} found. {verdict_sentence(result)}",
+            "",
+            f"- embeddings of images: `dmltune embed {name} photos/ -o vectors.parquet`",
+            f"- over HTTP: `dmltune serve {name}`, or "
+            f"`mlflow models serve -m models:/{name}@champion --env-manager local`",
+            f"- measure on unseen classes: `dmltune check {name}`",
+        ]
+    )
+
+
 def verdict_sentence(result: SearchResult) -> str:
-    """Return `Trial 6 is best: MAP@R 26.2 %, 12.2 points above the baseline (5.3 to 17.5), not noise.`"""
+    """Return `Trial 6 is best: MAP@R 26.2 %, +12.2 (+5.3 to +17.5) points to the baseline: not noise.`"""
     winner, base = result.winner, result.baseline
     if winner is None:
         return "No trial has finished, so there is no winner."
     name = formatting.metric_name(result.metric)
+    if winner.untrained:
+        return f"No trial is better than the untrained network ({name} {formatting.percent(winner.best)} %)."
     text = f"Trial {winner.number} is best: {name} {formatting.percent(winner.best)} %"
     lead = result.verdict.lead if result.verdict else None
     if result.verdict is not None and lead is not None:
@@ -63,7 +80,8 @@ def _table(result: SearchResult) -> list[str]:
     for name, row in rows.items():
         if row is not None:
             values = formatting.parameters(row.values).replace("|", "\\|") or "–"
-            lines.append(f"| {name} | {row.number} | {formatting.percent(row.best)} | {values} |")
+            called = f"{name}{formatting.untrained(row)}"
+            lines.append(f"| {called} | {row.number} | {formatting.percent(row.best)} | {values} |")
     if result.untrained_score is not None:
         lines.append(f"| untrained | | {formatting.percent(result.untrained_score)} | |")
     return lines

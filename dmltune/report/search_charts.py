@@ -89,12 +89,12 @@ def comparison(data: SearchPageData) -> Chart | None:
         if name == "winner" and data.search.outcome is not None and data.search.outcome.corrected:
             corrected = data.search.outcome.corrected
             mean, interval, how = corrected.mean, corrected, "corrected for having been chosen"
-        means.append({"name": name, "mean": percent(mean), "how": how, **ends(interval)})
+        means.append({"name": name, **shown(mean), "how": how, **ends(interval)})
         dots += [{"name": name, "mean": percent(score), "how": "one training"} for score in found.scores]
     if not means:
         return None
     if data.untrained is not None:
-        means.append({"name": "untrained", "mean": percent(data.untrained), "how": "before the first step"})
+        means.append({"name": "untrained", **shown(data.untrained), "how": "before the first step"})
     metric = formatting.metric_name(data.search.metric)
     order = [row["name"] for row in means]
     colour = charts.coloured("name", {**ROLES, "untrained": GREY}, legend=None)
@@ -109,7 +109,7 @@ def comparison(data: SearchPageData) -> Chart | None:
         {"mark": {"type": "point", "shape": "diamond", "filled": True, "size": 130, "opacity": 1},
          "encoding": {"x": x, "color": colour, "tooltip": told}},
         {"mark": {"type": "text", "dy": -13}, "encoding": {"x": x,
-         "text": {"field": "mean", "format": ".1f"}}},
+         "text": {"field": "text", "type": "nominal"}}},
     ]  # fmt: skip
     band = noise_band(data, x["title"])
     if band:
@@ -122,8 +122,13 @@ def comparison(data: SearchPageData) -> Chart | None:
         caption += " Grey band: where another training of the baseline would fall in 95 % of cases."
     spec = charts.layered(means, 46 * len(means) + 20, *layers)
     spec["encoding"] = {"y": y}
-    alt = "; ".join(f"{row['name']} {row['mean']} %" for row in means)
+    alt = "; ".join(f"{row['name']} {row['text']} %" for row in means)
     return Chart("comparison", f"Scores side by side: {alt}", caption, spec)
+
+
+def shown(score: float) -> dict[str, Any]:
+    """Return a score as a place, and as the text that the tables have: rounded once."""
+    return {"mean": percent(score), "text": formatting.percent(score)}
 
 
 def noise_band(data: SearchPageData, title: str) -> Spec | None:

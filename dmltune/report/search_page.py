@@ -212,7 +212,7 @@ def commands(data: SearchPageData) -> Sequence[tuple[str, str]]:
             "train the three anew and measure them on unseen classes",
         ),
         (f"dmltune evaluate {name} --split test --compare", "the stored models on the test classes"),
-        (f"dmltune export-config {name} -o best.yaml", "the configuration below as a file"),
+        (f"dmltune export-config {name} -o best.yaml", "the configuration above as a file"),
         (f"dmltune resume {name}", "go on with this search"),
         (f"dmltune ui {name}", "every run in MLflow"),
     )

@@ -160,9 +160,9 @@ def noise_lines_of(found: Outcome | None) -> list[str]:
 
 
 def interval(found: Range, signed: bool = False) -> str:
-    """Return `19.6 (16.4 to 23.0)`."""
-    mean, low, high = (formatting.percent(value) for value in (found.mean, found.low, found.high))
-    return f"{formatting.percent(found.mean, signed=True) if signed else mean} ({low} to {high})"
+    """Return `19.6 (16.4 to 23.0)`, with `signed` `+0.5 (-2.3 to +3.1)`."""
+    mean, low, high = (formatting.percent(score, signed) for score in (found.mean, found.low, found.high))
+    return f"{mean} ({low} to {high})"
 
 
 def count(number: int, noun: str) -> str:
@@ -182,7 +182,9 @@ def next_commands(result: SearchResult, resume: str, extend: str, places: str) -
         commands.append((resume, "continue this search"))
     if result.winner is not None:
         commands.append((f"dmltune evaluate {result.name} --split test{places}", f"on {unseen} classes"))
-    commands.append((f"dmltune ui{store_option(result.store)}", "every run, in the browser"))
+    commands.append(
+        (f"dmltune ui {result.name}{store_option(result.store)}", "compare its trials, in the browser")
+    )
     if not result.interrupted and result.winner is not None:
         commands.append((extend, "more trials"))
     width = max((len(command) for command, _ in commands if len(command) <= SHORT), default=0)

@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 UNIFORM = 1024  # candidates everywhere,
 AROUND = 512  # and around the best points
 STARTS = 5  # of the local maximisation
+BATCH = 64  # candidates that are compared with the known points at once
 NEAR = 1e-3  # points as near as this in every column are the same one
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -79,12 +80,11 @@ def maximise(
 ) -> Floats:
     """Return the point with the largest log EI that is not (almost) one of the known ones."""
     points_MD = candidates(cube, good_KD, rng)
-    points_MD = points_MD[is_new(points_MD, known_ND, cube)]
-    if not len(points_MD):
+    value_M = log_expected_improvement(process, points_MD, best)
+    order = _best_new(points_MD, value_M, known_ND, cube)
+    if not len(order):
         anywhere: Floats = cube.spread(rng.random((1, len(cube.axes))))[0]
         return anywhere
-    value_M = log_expected_improvement(process, points_MD, best)
-    order = np.argsort(-value_M, kind="stable")[:STARTS]
     ends = [(float(value_M[order[0]]), points_MD[order[0]])]
     if cube.smooth_D.any():
         climbed_MD = _climb(process, best, cube, points_MD[order])
@@ -93,6 +93,18 @@ def maximise(
             ends += zip(log_expected_improvement(process, climbed_MD, best).tolist(), climbed_MD, strict=True)
     best_D: Floats = max(ends, key=lambda end: end[0])[1]
     return best_D
+
+
+def _best_new(points_MD: Floats, value_M: Floats, known_ND: Floats, cube: UnitCube) -> NDArray[np.intp]:
+    """Return the rows of the best new points, `STARTS` at most; the best ones are looked at first."""
+    order = np.argsort(-value_M, kind="stable")
+    found: list[int] = []
+    for first in range(0, len(order), BATCH):
+        rows = order[first : first + BATCH]
+        found += rows[is_new(points_MD[rows], known_ND, cube)].tolist()
+        if len(found) >= STARTS:
+            break
+    return np.array(found[:STARTS], dtype=np.intp)
 
 
 def is_new(points_MD: Floats, known_ND: Floats, cube: UnitCube) -> NDArray[np.bool_]:

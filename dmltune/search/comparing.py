@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scipy import stats
+from scipy.special import stdtrit
 
 from dmltune import tags
 from dmltune.errors import UserError, readable
@@ -72,6 +72,9 @@ class TrialComparison:
     lead: float | None = None
     interval: Range | None = None
     noise: PooledNoise | None = None
+    paired: int = (
+        0  # trainings of both with the same seed and fold: the lead is over these, where there are any
+    )
 
     @property
     def lead_is_noise(self) -> bool | None:
@@ -93,7 +96,8 @@ def compare(searches: StoredSearches, left: str, right: str) -> TrialComparison:
     interval = None
     if noise is not None and not same:
         interval = t_interval(sign * lead, error * noise.std, noise.freedom)
-    return TrialComparison(a, b, differences, obstacles, sign * lead, interval, noise)
+    paired = len(a.scores.keys() & b.scores.keys())
+    return TrialComparison(a, b, differences, obstacles, sign * lead, interval, noise, paired)
 
 
 def compared_trial(searches: StoredSearches, text: str) -> ComparedTrial:
@@ -171,7 +175,7 @@ def lead_of(a: Scores, b: Scores) -> tuple[float, float]:
 
 
 def t_interval(mean: float, error: float, freedom: int) -> Range:
-    half = float(stats.t.ppf(0.975, freedom)) * error
+    half = float(stdtrit(freedom, 0.975)) * error
     return Range(mean, mean - half, mean + half)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from dmltune.errors import printable
 from dmltune.experiment import Experiment
-from dmltune.propose.writing import flow
+from dmltune.experiment.files.flow import flow
 from dmltune.report.formatting import metric_name, percent
 from dmltune.search.state import TrialRecord
 from dmltune.search.stored import StoredSearch

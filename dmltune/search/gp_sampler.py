@@ -11,7 +11,6 @@ process does not stay on the first good hill of a rough landscape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,11 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
-from threadpoolctl import ThreadpoolController
 
 from dmltune.search.acquisition import maximise
 from dmltune.search.extrapolation import clipped
 from dmltune.search.gaussian_process import GaussianProcess
+from dmltune.search.linear_algebra import one_thread
 from dmltune.search.sobol_sampler import SobolSampler
 from dmltune.search.unit_cube import UnitCube
 
@@ -63,16 +62,6 @@ def _many_stopped(done: Sequence[FrozenTrial]) -> bool:
     return sum(bool(t.user_attrs.get("stopped")) for t in done) >= MANY_STOPPED * len(done)
 
 
-@cache
-def _linear_algebra() -> ThreadpoolController:
-    """Return what limits the threads of BLAS.
-
-    One is enough for these matrices. Beside workers that use all cores, threads that wait for one another
-    made a likelihood 30 to 150 times slower; and a proposal's last digits would depend on the machine.
-    """
-    return ThreadpoolController()
-
-
 class GpSampler(BaseSampler):
     """Log expected improvement over a Gaussian process; `startup` trials are Sobol points."""
 
@@ -94,7 +83,7 @@ class GpSampler(BaseSampler):
     ) -> dict[str, Any]:
         if not search_space:
             return {}
-        with _linear_algebra().limit(limits=1, user_api="blas"):
+        with one_thread():
             return self._proposed(study, trial, UnitCube(search_space))
 
     def _proposed(self, study: Study, trial: FrozenTrial, cube: UnitCube) -> dict[str, Any]:

@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
-from scipy import stats
+from scipy.special import ndtri
 
 from dmltune.errors import UserError
 from dmltune.experiment.space.parameter import key_of
 from dmltune.search.additive_anova import EVENLY, Effect, choice_effect, decompose, number_effect
 from dmltune.search.comparing import pooled_noise, scores_by_configuration
 from dmltune.search.extrapolation import final_estimates
+from dmltune.search.rank_correlation import mean_ranks
 from dmltune.search.restoring import engine_trial_of, is_paused
 from dmltune.search.stored import POINTS, StoredSearch
 
@@ -179,7 +180,7 @@ def effect_of(trials: Sequence[FrozenTrial], label: str, found: object) -> Effec
 def shares_of(known: Responses, effects: Sequence[Effect], part: NDArray[np.int64]) -> Floats:
     """Return the shares of the effects, and last that of the rest, from a part of the trials."""
     scores = known.scores[part]
-    z = stats.norm.ppf((stats.rankdata(scores) - 0.5) / len(scores))
+    z = ndtri((mean_ranks(scores) - 0.5) / len(scores))
     order = np.argsort(scores)
     spread = _in_normal_scores(scores[order], z[order], scores, known.spread[part])
     noise = _in_normal_scores(scores[order], z[order], scores, np.full(len(part), known.noise))

@@ -20,6 +20,7 @@ from dmltune.search.comparing import (
 from dmltune.search.exporting import training_tree, yaml_of
 from dmltune.search.findings import idle_parameters
 from dmltune.search.importance import Importances, importances, responses
+from dmltune.search.linear_algebra import one_thread
 from dmltune.search.restoring import PROJECTIONS
 from dmltune.search.state import FidelityResult, IdleParameter, Range, TrialRecord, Trust
 from dmltune.search.stored import RESULT, StoredSearch
@@ -76,8 +77,9 @@ class SearchPageData:
         self.surface: Surface | None = None
         self.too_few = ""
         try:
-            self.importances = importances(search)
-            self.surface = surface(responses(search), self.importances)
+            with one_thread():
+                self.importances = importances(search)
+                self.surface = surface(responses(search), self.importances)
         except UserError as error:
             self.too_few = str(error)
 

@@ -13,7 +13,7 @@ from dmltune import tags
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment
 from dmltune.experiment.tree import flatten
-from dmltune.report.run_note import question, verdict_note
+from dmltune.report.run_note import model_note, question, verdict_note
 from dmltune.report.search_figure import draw
 from dmltune.runs import CONTINUES, TrackedRun, data_inputs, training_params
 from dmltune.search.records import TrialRecords
@@ -193,7 +193,7 @@ def _log_winner(
         tracker.link_model(parent.run_id, model_run, len(result.rows))
     second = next((n for n in _ranked(result) if n != winner.number and n in models), None)
     challenger = None if second is None else records.state.rows[models[second]].run_id
-    tracker.register(result.name, model_run, challenger, f"The embedder that search {result.name} found.")
+    tracker.register(result.name, model_run, challenger, model_note(result))
 
 
 def _mark_winner(parent: TrackedRun, before: str, now: str) -> None:

@@ -15,7 +15,6 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
-from scipy.stats import qmc
 
 from dmltune.search.unit_cube import Axis
 
@@ -31,6 +30,7 @@ class SobolSampler(BaseSampler):
         self._seed = seed
         self._place: tuple[int, int] = (seed, 0)  # seed of the sequence, and the next point's index
         self._point: NDArray[np.float64] | None = None
+        self._coordinates: dict[str, int] | None = None
 
     @property
     def index(self) -> int:
@@ -42,7 +42,7 @@ class SobolSampler(BaseSampler):
         attributes = study._storage.get_study_system_attrs(study._study_id)
         seed = int(attributes.get(SEED_KEY, self._seed))
         index = int(attributes.get(NEXT_KEY, trial.number))
-        self._place, self._point = (seed, index), None
+        self._place, self._point, self._coordinates = (seed, index), None, None
         study._storage.set_study_system_attr(study._study_id, SEED_KEY, seed)
         study._storage.set_study_system_attr(study._study_id, NEXT_KEY, index + 1)
 
@@ -58,7 +58,9 @@ class SobolSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         axis = Axis(param_name, param_distribution, 0)
-        coordinate = _coordinate(study, param_name)
+        if self._coordinates is None:
+            self._coordinates = _coordinates(study)
+        coordinate = self._coordinates.setdefault(param_name, len(self._coordinates))
         if self._point is None:
             self._point = sobol_point(*self._place)
         if coordinate < COORDINATES:
@@ -70,6 +72,8 @@ class SobolSampler(BaseSampler):
 
 def sobol_point(seed: int, index: int) -> NDArray[np.float64]:
     """Return point `index` of the scrambled sequence with this seed."""
+    from scipy.stats import qmc  # takes a second, and only a search needs it
+
     sequence = qmc.Sobol(COORDINATES, scramble=True, rng=np.random.default_rng(seed))
     if index:
         sequence.fast_forward(index)
@@ -77,10 +81,10 @@ def sobol_point(seed: int, index: int) -> NDArray[np.float64]:
     return point
 
 
-def _coordinate(study: Study, name: str) -> int:
-    """Return the place of a parameter in the order of their first appearance in all trials."""
+def _coordinates(study: Study) -> dict[str, int]:
+    """Return the place of each parameter in the order of their first appearance in all trials."""
     names: dict[str, int] = {}
     for trial in study.get_trials(deepcopy=False):
         for each in trial.params:
             names.setdefault(each, len(names))
-    return names.get(name, len(names))
+    return names

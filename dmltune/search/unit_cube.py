@@ -21,6 +21,7 @@ from optuna.distributions import (
 )
 
 Floats = NDArray[np.float64]
+MISSING = object()  # the value of a parameter that does not apply
 FINE = 100  # whole numbers with more values than this are moved like floats
 
 
@@ -66,6 +67,22 @@ class Axis:
             return np.array([0.5])
         number = math.log(value) if getattr(self.distribution, "log", False) else value
         return np.array([min(max((number - low) / (high - low), 0.0), 1.0)])
+
+    def encode_all(self, values: Sequence[Any]) -> Floats:
+        """Return the columns of N values; MISSING lies in the middle."""
+        if self.choices:
+            rows = {(type(choice), choice): self.encode(choice) for choice in self.choices}
+            middle = np.full(len(self.choices), 1.0 / len(self.choices))
+            unknown = np.zeros(len(self.choices))
+            blocks = [middle if v is MISSING else rows.get((type(v), v), unknown) for v in values]
+            return np.array(blocks).reshape(len(values), len(self.choices))
+        low, high = self._limits()
+        numbers_N = np.array([math.nan if value is MISSING else value for value in values], dtype=float)
+        if high == low:
+            return np.full((len(values), 1), 0.5)
+        scaled_N = np.log(numbers_N) if getattr(self.distribution, "log", False) else numbers_N
+        places_N = np.clip((scaled_N - low) / (high - low), 0.0, 1.0)
+        return np.where(np.isnan(places_N), 0.5, places_N)[:, None]
 
     def decode(self, block_D: Floats) -> Any:
         """Return the value that is nearest to these columns."""
@@ -141,19 +158,10 @@ class UnitCube:
 
     def encode_all(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
         """Return the points of N mappings of values (N, D)."""
-        point_ND = np.empty((len(rows), self.dimension))
-        for axis in self.axes:
-            missing = 1.0 / len(axis.choices) if axis.choices else 0.5
-            known: dict[tuple[type, Any], Floats] = {}  # many trials have the same choice
-            for place, values in enumerate(rows):
-                if axis.name not in values:
-                    point_ND[place, axis.columns] = missing
-                    continue
-                value = values[axis.name]
-                key = (type(value), value)
-                if key not in known:
-                    known[key] = axis.encode(value)
-                point_ND[place, axis.columns] = known[key]
+        if not rows or not self.axes:
+            return np.empty((len(rows), self.dimension))
+        blocks = [axis.encode_all([row.get(axis.name, MISSING) for row in rows]) for axis in self.axes]
+        point_ND: Floats = np.concatenate(blocks, axis=1)
         return point_ND
 
     def decode(self, point_D: Floats) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -25,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from dmltune.data.decoding import SERVED_PIXELS
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.serving.http_guard import Guard
 from dmltune.serving.index import ImageIndex
 from dmltune.serving.model import LoadedModel, Vectors
@@ -211,8 +210,8 @@ def _from_json(body: bytes, limits: RequestLimits) -> list[bytes]:
             413, "too_many_images", f"at most {limits.images} images a request, and nothing else of size"
         )
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = parse_json(body)
+    except ValueError:
         raise RequestError(400, "json", "the body is not valid JSON") from None
     texts = document.get("images") if isinstance(document, dict) else None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

@@ -8,8 +8,10 @@ N images, Q queries, K neighbours, D dimensions.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 
 from dmltune.core import checkpoint
 from dmltune.core.reranking import expanded, ranked
-from dmltune.errors import UserError, readable
+from dmltune.errors import UserError, parse_json, readable
 from dmltune.serving.listing import ImageFile
 from dmltune.serving.model import LoadedModel, Vectors
 from dmltune.serving.search_structures import Structure, build, faiss_module
@@ -61,9 +63,15 @@ class Neighbours(Sequence[Neighbour]):
         if isinstance(place, slice):
             return [self[number] for number in range(*place.indices(len(self)))]
         number = range(len(self))[place]
-        squared = max(float(self.squared[number]), 0.0)
-        file = self._files[int(self.rows[number])]
-        return Neighbour(number + 1, file.path, file.label, squared**0.5, 1 - squared / 2)
+        return self._at(number + 1, int(self.rows[number]), float(self.squared[number]))
+
+    def __iter__(self) -> Iterator[Neighbour]:
+        return map(self._at, count(1), self.rows.tolist(), self.squared.tolist())  # not one by one from numpy
+
+    def _at(self, rank: int, row: int, squared: float) -> Neighbour:
+        file = self._files[row]
+        squared = squared if squared > 0 else 0.0
+        return Neighbour(rank, file.path, file.label, math.sqrt(squared), 1 - squared / 2)
 
 
 class Results(Sequence[Neighbours]):
@@ -149,7 +157,7 @@ class ImageIndex:
             if tree.pop("version") > FORMAT:
                 raise UserError(f"{readable(str(file))} is of a newer dmltune. Update it.")
             facts = IndexFacts(**tree)
-            files = [ImageFile(*row) for row in json.loads(tensors["files"].numpy().tobytes())]
+            files = [ImageFile(*row) for row in parse_json(tensors["files"].numpy().tobytes())]
             structure = faiss.deserialize_index(tensors["faiss"].numpy())
             if not structure.ntotal == len(files) == facts.images or structure.d != facts.dim:
                 raise ValueError("its parts do not fit each other")

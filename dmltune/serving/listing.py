@@ -11,7 +11,7 @@ from dmltune.data.catalog._own_folders import SPLITS, SUFFIXES
 from dmltune.errors import UserError, readable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # an index has a million
 class ImageFile:
     """One image. `label` is its class folder, "" where it lies in no folder of a class."""
 

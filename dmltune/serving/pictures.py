@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from dmltune.data.catalog._files import Source
 from dmltune.data.catalog.own import OwnSource
-from dmltune.data.decoding import DAMAGED, MAX_PIXELS, UnreadableImageError, decode, opened
-from dmltune.data.files import open_regular
-from dmltune.data.images import ImageSet, Ints, Pixels, from_pil, shrink
+from dmltune.data.decoding import DAMAGED, MAX_PIXELS, UnreadableImageError, decode, opened, opened_file
+from dmltune.data.images import ImageSet, Ints, Pixels, from_pil, shrink, shrink_pil
 from dmltune.errors import UserError, readable
 
 Picture = Any  # a path, bytes of a file, a Pillow image, or an array
@@ -71,13 +70,11 @@ class Pictures:
         if isinstance(item, str | Path):
             return decode(Path(item), self._converted, side, self.most_pixels)
         if isinstance(item, bytes | bytearray | memoryview):
-            with opened(io.BytesIO(item), self.most_pixels) as image:
-                if side is not None:
-                    image.draft("RGB", (side, side))
-                return from_pil(self._converted(image))
+            with opened(io.BytesIO(item), self.most_pixels, side) as image:
+                return from_pil(shrink_pil(self._converted(image), side))
         if isinstance(item, Image.Image):
             try:
-                return from_pil(self._converted(item.copy()))  # it may be turned in place
+                return from_pil(shrink_pil(self._converted(item.copy()), side))  # it may be turned in place
             except DAMAGED as error:
                 raise UnreadableImageError(error) from error
         return from_array(item)
@@ -107,9 +104,8 @@ def from_array(array: Any) -> Pixels:
 def thumbnail(file: Path, upright: bool, longer_side: int = 224) -> str:
     """Return a small JPEG as a data URI, "" when the file cannot be read."""
     try:
-        with open_regular(file, "rb") as stream, opened(stream) as image:
-            image.draft("RGB", (longer_side, longer_side))
-            small = (ImageOps.exif_transpose(image) if upright else image).convert("RGB")
+        with opened_file(file, side=longer_side) as image:
+            small = (OwnSource.converted if upright else Source.converted)(image)
             small.thumbnail((longer_side, longer_side))
             buffer = io.BytesIO()
             small.save(buffer, "JPEG", quality=82)

@@ -50,13 +50,18 @@ def faiss_module() -> Any:
 
 def build(emb_ND: Floats, kind: str, k: int = 10, seed: int = 0) -> Structure:
     """Return the index of the vectors, and its recall of `k` neighbours of some of them."""
-    faiss, (count, dim) = faiss_module(), emb_ND.shape
+    count = len(emb_ND)
     if count < FEWEST.get(kind, 1):
         raise UserError(
             f"--kind {kind} needs {FEWEST[kind]:,} images or more; got {count:,}. Use --kind exact."
         )
     emb_ND = np.ascontiguousarray(emb_ND, dtype=np.float32)
-    index = filled(emb_ND, kind)
+    return measured(filled(emb_ND, kind), emb_ND, kind, k, seed)
+
+
+def measured(index: Any, emb_ND: Floats, kind: str, k: int, seed: int = 0) -> Structure:
+    """Return the index of these vectors with its recall, looking into as many cells as that needs."""
+    faiss, (count, dim) = faiss_module(), emb_ND.shape
     if kind == "exact":
         return Structure(kind, index, 1.0, min(k, count), 0)
     sample_Q = np.sort(np.random.default_rng(seed).permutation(count)[:SAMPLE])

@@ -12,7 +12,7 @@ import secrets
 import time
 from typing import Any
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.provenance import has_ended
 from dmltune.storage.addresses import AddressTransport
 
@@ -71,7 +71,7 @@ class Lease:
 
     def _read(self) -> dict[str, Any]:
         try:
-            tree = json.loads(self._files.read(FILE) or b"{}")
+            tree = parse_json(self._files.read(FILE) or b"{}")
         except ValueError:
             return {}
         return tree if isinstance(tree, dict) else {}

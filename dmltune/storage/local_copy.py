@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from dmltune.errors import parse_json
 from dmltune.storage.addresses import AddressTransport, Stamp
 
 NOTES = ".mirror.json"
@@ -190,7 +191,7 @@ def _each(action: Callable[[str], None], names: Iterable[str]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return tree if isinstance(tree, dict) else {}

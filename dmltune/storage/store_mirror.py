@@ -23,7 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.provenance import this_process
 from dmltune.storage import snapshots
 from dmltune.storage.addresses import ANSWER_S, AddressTransport, within
@@ -259,14 +259,14 @@ class StoreMirror:
     def _state(self) -> dict[str, Any]:
         """Return the generation and the databases that were published last."""
         try:
-            tree = json.loads(within(ANSWER_S, lambda: self.files.read(STATE)) or b"{}")
+            tree = parse_json(within(ANSWER_S, lambda: self.files.read(STATE)) or b"{}")
             databases = tree.get("databases", {})
             if not all({"file", "sha256"} <= entry.keys() for entry in databases.values()):
                 raise KeyError
             return {"generation": int(tree.get("generation", 0)), "databases": databases}
         except OSError as error:
             raise UserError(f"the store {self.address} cannot be read: {reason_of(error)}") from None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             raise UserError(
                 f"{STATE} at {self.address} is damaged. Restore the address from a backup."
             ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,24 @@ from dmltune.artifact_addresses import repair_addresses
 from dmltune.errors import UserError, readable
 from dmltune.store import Store, without_password
 from dmltune.tracking_server import require_answer
+
+
+def all_pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:
+    """Yield the entries of all pages; `ask` gets the token of each. Pages that go in a circle are refused."""
+    token: str | None = None
+    tokens: set[str] = set()
+    while True:
+        page = ask(token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+        if token in tokens:
+            raise UserError(
+                "the tracking server's list has no end: a page leads back to itself. "
+                "Check MLFLOW_TRACKING_URI."
+            )
+        tokens.add(token)
 
 
 class Connection:
@@ -54,6 +73,11 @@ class Connection:
         """MLflow's store behind the client, for what its client cannot do; only of a store's own database."""
         assert self._store.owns_tracking
         return self.client._tracking_client.store
+
+    def experiment_ids(self) -> list[str]:
+        """Return the ids of all experiments, of which a server gives 1,000 at a time."""
+        pages = all_pages(lambda token: self.client.search_experiments(page_token=token))
+        return [experiment.experiment_id for experiment in pages]
 
     def delete_files(self, uri: str, path: str | None = None) -> None:
         """Delete the artifacts at this address; of a store's own, their empty folders too.

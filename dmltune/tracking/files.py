@@ -9,7 +9,7 @@ from typing import Any
 
 from mlflow.exceptions import MlflowException
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.tracking.connection import Connection
 
 
@@ -38,7 +38,7 @@ class RunFiles(Connection):
                 return None
             with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
                 text = Path(self.client.download_artifacts(run_id, name, scratch)).read_text(encoding="utf-8")
-            return json.loads(text)
+            return parse_json(text)
         except (MlflowException, OSError, ValueError) as error:
             raise UserError(
                 f"{name} of run {run_id} cannot be read ({type(error).__name__}). Restore the store from a "

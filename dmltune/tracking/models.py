@@ -7,7 +7,6 @@ artifact `model` of their run and are still read.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import re
 import shutil
@@ -22,7 +21,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.dbmodels.models import SqlInput
 
 from dmltune import tags
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.tracking.connection import Connection
 from dmltune.tracking.data_inputs import DataInput
 from dmltune.tracking.flavor import write_flavor
@@ -51,8 +50,8 @@ class RunModels(Connection):
         """Store the files of a trained embedder (safetensors and JSON, no pickle); return the model's id.
 
         The metrics in its model.json become metrics of the model on `validated_on`. The run has them already:
-        with the time stamps that they have there, by step, no point of its curves is doubled. Those of a step
-        without a stamp, of an earlier session, are left out.
+        with the values and time stamps that they have there, no point of its curves is doubled. `stamps` has
+        those of each step; a step without one, of an earlier session, is left out.
         """
         about = _described(folder / DESCRIPTION)
         experiment_id = self.client.get_run(run_id).info.experiment_id
@@ -79,11 +78,8 @@ class RunModels(Connection):
         self._link(run_id, model_id, step)
         figures, stamp = about.get("validation", {}), (stamps or {}).get(step)
         data = (validated_on.name, validated_on.digest) if validated_on else (None, None)
-        rows = [
-            Metric(key, value, known, step, model_id, *data)
-            for key, value in figures.items()
-            if (known := self._stamp_of(run_id, key, step, stamp))
-        ]
+        points = {key: self._point_of(run_id, key, step, value, stamp) for key, value in figures.items()}
+        rows = [Metric(key, *point, step, model_id, *data) for key, point in points.items() if point]
         self.client.log_batch(run_id, metrics=rows, tags=_model_tags(tags.STORED, model_id))
         return model_id
 
@@ -200,19 +196,29 @@ class RunModels(Connection):
         return str(self.client.get_logged_model(model_id).artifact_location)
 
     def _registered(self, name: str, about: str) -> bool:
-        """Whether the registered model `name` is that of the search; a missing one is made."""
+        """Whether the registered model `name` is that of the search; a missing one is made.
+
+        The description of an earlier session is replaced, one that somebody has written is not.
+        """
         with contextlib.suppress(MlflowException):
             self.client.create_registered_model(name, {tags.NAME: name}, about)
-        return self.is_registered(name)
+        if not self.is_registered(name):
+            return False
+        before = str(self.client.get_registered_model(name).description or "")
+        if before != about and before.startswith(about.partition(" found.")[0]):
+            self.client.update_registered_model(name, about)
+        return True
 
     def _versions(self, name: str) -> list[Any]:
         return list(self.client.search_model_versions(f"name = '{name}'"))
 
     # ---- parts
 
-    def _stamp_of(self, run_id: str, key: str, step: int, stamp: int | None) -> int | None:
-        """Return the time stamp of a figure that the run has; None when that is not known."""
-        return stamp
+    def _point_of(
+        self, run_id: str, key: str, step: int, value: float, stamp: int | None
+    ) -> tuple[float, int] | None:
+        """Return value and time stamp of a figure that the run has; None when the stamp is not known."""
+        return (value, stamp) if stamp else None
 
     def _model_of(self, run_id: str, experiment_id: str) -> str:
         """Return the model that an interrupted call has begun for this run."""
@@ -248,7 +254,7 @@ def _described(file: Path) -> dict[str, Any]:
     """Return what the model says of itself; nothing where it says nothing."""
     if not file.is_file():
         return {}
-    about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    about: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
     return about
 
 

@@ -28,6 +28,7 @@ OWNER = f"{SEARCH_PARAMS}owner."  # and the number of the session
 RENEWED = "dmltune.renewed"  # tag: session number and a count; ENDED after a session's end
 ENDED = "ended"
 RENEW_S = 10.0
+CLAIMS = 20  # each after another session was faster
 EXPIRED_S = 45.0  # without a renewal; more than a renewal and two requests that time out
 SETTLE_S = 2.0  # between a look for the search's run and the end of its making by somebody else
 _KEY = re.compile(re.escape(OWNER) + r"(\d{1,9})")
@@ -97,7 +98,7 @@ def only_run(tracker: Tracker, run_id: str, name: str) -> str:
 
 def _claim(tracker: Tracker, run_id: str, name: str, say: Callable[[str], None]) -> int:
     me = f"{source_tags().get('mlflow.user', 'somebody')} {this_process()} {secrets.token_hex(4)}"
-    while True:
+    for _ in range(CLAIMS):
         owners = _owners(tracker, run_id)
         last = max(owners, default=0)
         if last:
@@ -111,6 +112,10 @@ def _claim(tracker: Tracker, run_id: str, name: str, say: Callable[[str], None])
         # a server that was slow may have taken the other one's
         if _owners(tracker, run_id).get(last + 1) == me:
             return last + 1
+    raise UserError(
+        f"the tracking server took the claim of '{name}' {CLAIMS} times and has none of them. "
+        "Check that MLFLOW_TRACKING_URI names an MLflow server."
+    )
 
 
 def _require_gone(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 
 LINES, FILES = "undelivered.jsonl", "undelivered"
 
@@ -106,7 +106,7 @@ class Spool:
             os.truncate(self._path, len(whole))
         try:
             for line in whole.splitlines():
-                entry = json.loads(line)
+                entry = parse_json(line)
                 if "done" in entry:
                     assert self.waiting.popleft().number == entry["done"]
                     continue

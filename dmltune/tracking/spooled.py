@@ -46,7 +46,7 @@ class SpooledTracker(Tracker):
         self._delivery = Delivery(folder, without_password(store.tracking_uri), self._call)
         self._state = threading.local()  # .inside: a method calls another; .again: it is written again
         self._reopened: set[str] = set()  # runs that may have points already
-        self._points: dict[tuple[str, str], dict[int, int]] = {}  # (run, metric) → time by step
+        self._points: dict[tuple[str, str], dict[int, tuple[float, int]]] = {}  # (run, metric) → by step
 
     @property
     def notes(self) -> deque[str]:
@@ -256,16 +256,19 @@ class SpooledTracker(Tracker):
             self._points.pop((run_id, name), None)  # outdated by this write
         return found
 
-    def _stamp_of(self, run_id: str, key: str, step: int, stamp: int | None) -> int | None:
+    def _point_of(
+        self, run_id: str, key: str, step: int, value: float, stamp: int | None
+    ) -> tuple[float, int] | None:
+        """A training that repeats a step after a kill has another value of what is measured in seconds."""
         if not (self._is("again") or run_id in self._reopened):
-            return stamp
+            return super()._point_of(run_id, key, step, value, stamp)
         return self._history(run_id, key).get(step)
 
-    def _history(self, run_id: str, metric: str) -> dict[int, int]:
+    def _history(self, run_id: str, metric: str) -> dict[int, tuple[float, int]]:
         known = self._points.get((run_id, metric))
         if known is None:
             points = self.client.get_metric_history(run_id, metric)
-            known = {int(point.step): int(point.timestamp) for point in points}
+            known = {int(point.step): (float(point.value), int(point.timestamp)) for point in points}
             self._points[run_id, metric] = known
         return known
 

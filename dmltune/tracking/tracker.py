@@ -21,6 +21,7 @@ from dmltune import tags
 from dmltune.errors import UserError, nearest, readable
 from dmltune.provenance import has_ended, this_process
 from dmltune.store import is_name
+from dmltune.tracking.connection import all_pages
 from dmltune.tracking.data_inputs import DataInput, log_inputs
 from dmltune.tracking.files import RunFiles
 from dmltune.tracking.models import RunModels
@@ -207,8 +208,7 @@ class Tracker(RunFiles, RunModels):
         if not is_name(name_or_run):
             return None
         key = {tags.NAME: name_or_run, tags.NUMBER: tags.PARENT}
-        experiments = [e.experiment_id for e in self.client.search_experiments()]
-        runs = self.client.search_runs(experiments, _with_tags(key), max_results=1)
+        runs = self.client.search_runs(self.experiment_ids(), _with_tags(key), max_results=1)
         return runs[0] if runs else None
 
     def resolved(self, run_id: str) -> str:
@@ -246,7 +246,7 @@ class Tracker(RunFiles, RunModels):
 
     def runs(self, where: str) -> list[Run]:
         """Return the runs of all experiments that satisfy this filter of MLflow's."""
-        return list(self._pages([e.experiment_id for e in self.client.search_experiments()], where))
+        return list(self._pages(self.experiment_ids(), where))
 
     def children(self, parent: Run) -> list[Run]:
         where = f"tags.`{tags.PARENT_RUN}` = '{parent.info.run_id}'"
@@ -270,13 +270,9 @@ class Tracker(RunFiles, RunModels):
         return [folder for uri in uris if (folder := self.local_folder(uri)) is not None]
 
     def _pages(self, experiments: list[str], where: str) -> Iterable[Run]:
-        token = None
-        while True:
-            page = self.client.search_runs(experiments, where, max_results=1000, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
+        return all_pages(
+            lambda token: self.client.search_runs(experiments, where, max_results=1000, page_token=token)
+        )
 
 
 # `tags` is an argument's name in open_run

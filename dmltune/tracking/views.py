@@ -21,6 +21,7 @@ GALLERY = "neighbours"
 LAMBDA, PROXIES = "references.lambda", "references.proxies"
 _FIRST, _METRICS = "dmltune", "dmltune-metrics"
 COMPARE = "CHART"
+ABREAST = 2  # charts; of three, those of a laptop's screen are too narrow for the names of parameters
 
 Json = dict[str, Any]
 
@@ -103,7 +104,8 @@ def _width(column: str) -> int:
 
 
 def _section(uuid: str, title: str) -> Json:
-    return {"uuid": uuid, "name": title, "display": True, "isReordered": True, "isGenerated": False}
+    state = {"uuid": uuid, "name": title, "display": True, "isReordered": True, "isGenerated": False}
+    return {**state, "columns": ABREAST}
 
 
 def _chart(kind: str, title: str, runs: int = MOST_RUNS, **own: Any) -> Json:

@@ -24,7 +24,7 @@ from dmltune.core.retrieval import mean_figures, query_figures
 from dmltune.data import catalog
 from dmltune.data.features import Views, stored_maps
 from dmltune.data.images import ImageSet
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.experiment import Experiment
 from dmltune.ledger import LedgerEntry
 from dmltune.train.inference import embed, of_smaller_lists, read_embedder, sides
@@ -102,7 +102,7 @@ def read_measurement(folder: Path, *names: str) -> tuple[dict[str, Tensor], dict
     path = folder / TEST
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()[_META])
+            return {name: file.get_tensor(name) for name in names}, parse_json(file.metadata()[_META])
     except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
         raise UserError(
             f"the figures on the test classes at {path} cannot be read ({problem}). "

@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from dmltune.core.checkpoint import replace_file
-from dmltune.errors import UserError
+from dmltune.errors import UserError, parse_json
 from dmltune.experiment import Experiment
 from dmltune.private import private_files
 from dmltune.store import Store, require_regular
@@ -89,12 +89,12 @@ def require_same(store: Store, name: str, experiment: Experiment, fingerprint: s
 def _read(path: Path, name: str) -> tuple[Experiment, str]:
     require_regular(path)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         tree, data = document["experiment"], document["data"]
         if not isinstance(tree, dict) or not isinstance(data, str):
             raise TypeError
         return Experiment.from_dict(tree), data
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, UserError) as error:
+    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         reason = str(error) if isinstance(error, UserError) else type(error).__name__
         raise UserError(
             f"{path} is damaged ({reason}), so '{name}' cannot be continued. "

@@ -15,6 +15,7 @@ from typing import Any
 
 from dmltune import tags
 from dmltune.core.checkpoint import replace_file
+from dmltune.errors import parse_json
 from dmltune.experiment import Experiment
 from dmltune.ledger import LedgerEntry
 from dmltune.resources import Locations
@@ -32,7 +33,7 @@ TRIALS, RESULT = "trials", "result.json"
 def stored_result(folder: Path, member: str) -> dict[str, Any] | None:
     """Return what `RunSeries.store_result` was given in the series of this folder."""
     with contextlib.suppress(FileNotFoundError, ValueError):
-        result: dict[str, Any] = json.loads((folder / TRIALS / member / RESULT).read_text(encoding="utf-8"))
+        result: dict[str, Any] = parse_json((folder / TRIALS / member / RESULT).read_text(encoding="utf-8"))
         return result
     return None
 

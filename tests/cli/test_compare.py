@@ -84,6 +84,7 @@ def test_two_searches_are_their_winners_and_the_noise_of_either_counts(
     assert found["lead_is_noise"]
     out = table(capsys, store, "b", "a")
     assert "points, within the noise." in out
+    assert "The lead is over the 1 training of both with the same seed." in out
     assert "references.proxies" in out
 
 
@@ -91,6 +92,7 @@ def test_a_pruned_trial_is_said_to_have_no_final_score(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = table(capsys, store, "a/5", "a/0")
+    assert "same seed" not in table(capsys, store, "b", "a/5")  # one training each
     assert "a/5 is pruned at step 10 of 20: its score is not final." in out
     assert "All settings are equal." in out
     ends = compared(capsys, store, "a/5", "a/0")

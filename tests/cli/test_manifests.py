@@ -18,7 +18,7 @@ import pytest
 import ray
 import yaml
 
-from dmltune.cli import parser_of
+from dmltune.cli import main, parser_of
 from dmltune.cli.kuberay import explanation, manifest, to_yaml
 from dmltune.cli.submission import submission, with_options
 from dmltune.cluster import kuberay
@@ -273,3 +273,12 @@ def test_the_batch_script_of_slurm_parses() -> None:
         ["bash", "-n", JOBS / "slurm" / "search.sbatch"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_dash_is_standard_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["submit", str(JOBS / "kubernetes.yaml"), "--kuberay", "-o", "-"]) == 0
+    assert [each["kind"] for each in yaml.safe_load_all(capsys.readouterr().out)][-1] == "RayJob"
+    assert not list(tmp_path.iterdir())

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from dmltune import load_experiment
+
 FILE = "search_spaces/mine.yaml"
 Message = Callable[..., str]
 
@@ -44,3 +46,11 @@ def test_a_wrong_objective_is_told(message: Message, text: str, expected: str) -
     line = message(f"extends: cub-ccp\n{text}\n")
     assert line.startswith(f"{FILE}:{1 + len(text.splitlines())}: ")
     assert expected in line
+
+
+def test_every_trial_of_a_search_on_all_partitions_can_be_trained_on_each_of_them() -> None:
+    search = load_experiment("glyphs-ccp", ["objective.folds=3"])
+    baseline = search.baseline_experiment()
+    assert baseline is not None
+    for trial in (search.reference_experiment(), baseline):
+        assert [trial.with_values({"fold": fold}).fold for fold in range(3)] == [0, 1, 2]

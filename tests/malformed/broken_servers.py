@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from malformed.case import Case, plan
+from malformed.odd_mlflow import KINDS
 from malformed.servers import HOST, READERS, SEARCH, SECRET
 
 # Servers of conftest.py: `sick-…` answers /health well and all else in this way, `all-…` all.
@@ -20,6 +21,7 @@ SICK = (
     "short",
     "no-length",
 )
+READABLE = ("forgetful", "info-list")  # an empty store, as far as a reader sees
 WORDS = "tracking|MLFLOW_TRACKING_URI"
 LOCKED = f"{HOST}:{{locked}}"
 
@@ -36,6 +38,28 @@ CASES = [
         for name in SICK
         for kind in ("sick", "all")
         if kind == "sick" or reader == "table"
+    ),
+    *(
+        Case(
+            f"odd-mlflow-{reader}/{kind}",
+            (*READERS[reader], "--store", "{store}"),
+            "" if kind in READABLE else WORDS,
+            env={"MLFLOW_TRACKING_URI": f"http://user:{SECRET}@{HOST}:{{odd}}/{kind}"},
+            seconds=15,
+        )
+        for kind in KINDS
+        for reader in ("table", "evaluate")
+        if (reader, kind) != ("evaluate", "endless")  # one run is asked for, not a list
+    ),
+    *(
+        Case(
+            f"odd-mlflow-search/{kind}",
+            SEARCH,
+            WORDS,
+            env={"MLFLOW_TRACKING_URI": f"http://user:{SECRET}@{HOST}:{{odd}}/{kind}"},
+            seconds=15,
+        )
+        for kind in ("endless", "forgetful")
     ),
     *(
         Case(

@@ -21,7 +21,7 @@ from dmltune.cli import main
 
 LONGEST = 1000  # characters of a message
 SMALL = ("max_steps=4", "validate_every=2", "data.classes=40", "data.size=16", "batch.size=16")
-CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 CLEARED = (
     *("DMLTUNE_STORE", "DMLTUNE_DATA", "DMLTUNE_OPTUNA_STORAGE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"),
     *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from malformed.odd_mlflow import odd_mlflow
 from support.finished_search import finished_search
 
 ANSWERS = {
@@ -82,6 +83,7 @@ def servers() -> Iterator[dict[str, str]]:
                 listener.listen(50)
                 health = OK if kind == "sick" else answer
                 threading.Thread(target=_serve_wrongly, args=(listener, health, answer), daemon=True).start()
+        ports["odd"] = str(stack.enter_context(odd_mlflow()))
         ports["locked"] = str(stack.enter_context(_locked_cluster()))
         yield ports
 

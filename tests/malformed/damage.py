@@ -141,6 +141,7 @@ JSON_DAMAGES: dict[str, Callable[[Callable[[Path], Path]], Damage]] = {
     "truncated": lambda find: cut(find, 0.3),
     "list": lambda find: write(find, b"[1, 2]"),
     "null": lambda find: write(find, b"null"),
+    "deep": lambda find: write(find, b"[" * 300_000),
     "folder": lambda find: replaced(find, "folder"),
     "fifo": lambda find: replaced(find, "fifo"),
 }

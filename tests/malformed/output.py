@@ -79,6 +79,10 @@ CASES = [
         shell='exec "$@"',
         seconds=70,
     ),
+    *(
+        Case(f"columns/{name}", ("spaces",), code=0, env={"COLUMNS": text})
+        for name, text in {"digits": "9" * 5000, "superscript": "²", "negative": "-5", "zero": "0"}.items()
+    ),
     Case("odd-spaces/table", ("spaces",), code=0, prepare=odd_space),
     Case("odd-spaces/json", ("spaces", "-f", "json"), code=0, prepare=odd_space),
 ]

@@ -88,6 +88,7 @@ CASES = [
         for name, make in JSON_DAMAGES.items()
         if name != "fifo"
     ),
+    case("result-best/deep", ("best", NAME, "--store", "{store}"), JSON_DAMAGES["deep"](RESULT), "result"),
     case("result/key", CHECK, edit(RESULT, without("space_name")), "result"),
     case("result/rows", CHECK, edit(RESULT, lambda d: d.update(rows=[{}])), "result"),
     *(

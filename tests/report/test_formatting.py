@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from dmltune.report import formatting
 
 
@@ -39,3 +43,12 @@ def test_nan_is_never_better() -> None:
     assert not formatting.better("max", float("nan"), 0.2)
     assert formatting.better("min", 0.1, 0.2)
     assert not formatting.better("max", 0.1, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(1, "1 kB"), (40_313, "41 kB"), (100_000, "0.1 MB"), (1_189_264, "1.2 MB")]
+)
+def test_no_file_has_0_megabytes(size: int, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(bytes(size))
+    assert formatting.file_size(file) == text

@@ -49,7 +49,7 @@ def test_next_commands_stand_on_one_line_each_with_everything_they_need(result: 
     commands = [line.partition("  #")[0].strip() for line in printed(result).splitlines()]
     assert "dmltune evaluate demo --split test --data-root /data" in commands
     assert EXTEND in commands
-    assert f"dmltune ui --store {result.store}" in commands
+    assert f"dmltune ui demo --store {result.store}" in commands
 
 
 def test_an_interrupted_search_says_how_to_go_on(result: SearchResult) -> None:
@@ -104,10 +104,10 @@ def test_noise_and_projections_and_parameters_without_effect_are_shown(result: S
     assert "Noise: 1.00 points, the standard deviation over seeds." in text
     assert "Winner: 42.0 (39.0 to 44.0) after correction for having been chosen (95 % interval)." in text
     assert "Not distinguishable from it: 1 trial (0)." in text
-    assert "Lead over the baseline: +2.8 (0.5 to 5.0): not noise." in text
+    assert "Lead over the baseline: +2.8 (+0.5 to +5.0): not noise." in text
     assert "references.lambda acted in 0 of 3 trials: the first projection did not end; train longer" in text
     weak = replace(found, lead=Range(0.028, -0.03, 0.09), lead_is_noise=True)
-    assert "+2.8 (-3.0 to 9.0): may be noise." in " ".join(printed(replace(loud, verdict=weak)).split())
+    assert "+2.8 (-3.0 to +9.0): may be noise." in " ".join(printed(replace(loud, verdict=weak)).split())
     silent = replace(found, noise=0.0)
     assert "there is no noise to allow for" in printed(replace(loud, verdict=silent))
     assert "Noise:" not in printed(result)

@@ -17,7 +17,7 @@ from dmltune.core.embedder import Embedder
 from dmltune.errors import UserError
 from dmltune.serving import LoadedModel
 from dmltune.serving import export as exporting
-from dmltune.serving.export import constant_flags, difference, examples, export
+from dmltune.serving.export import constant_flags, difference, examples, export, latencies
 
 from .conftest import NAME, Shop
 
@@ -106,3 +106,16 @@ def test_a_flag_of_the_pooling_becomes_a_constant() -> None:
     pooling = poolings.load("gsp", 8)
     embedder = Embedder(backbones.load("resnet20"), pooling, 8, "l2")
     assert constant_flags(embedder).pooling.started is False
+
+
+def test_calls_that_something_else_delays_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of the calls wait for a busy machine, as calls of many threads do; one of each kind does not."""
+    clock = {"now": 0.0, "calls": 0}
+    monkeypatch.setattr("dmltune.serving.export.time.perf_counter", lambda: clock["now"])
+
+    def embed(images: torch.Tensor) -> torch.Tensor:
+        clock["calls"] += 1
+        clock["now"] += 0.001 if clock["calls"] % 3 == 0 else 0.4
+        return images
+
+    assert latencies([embed, embed], torch.zeros(1)) == pytest.approx([1.0, 1.0])

@@ -55,6 +55,14 @@ def test_an_exact_index_gives_the_neighbours_of_a_loop(model: LoadedModel, vecto
             assert neighbour.similarity == pytest.approx(1 - distances[place] ** 2 / 2, abs=1e-3)
 
 
+def test_neighbours_are_the_same_read_in_order_or_by_place(model: LoadedModel, vectors: Vectors) -> None:
+    (found,) = index_of(model, vectors, "exact").search(vectors[7:8], 6)
+    assert list(found) == [found[place] for place in range(6)] == found[:]
+    assert (found[0].path, found[0].distance, found[0].similarity) == ("/photos/7.jpg", 0.0, 1.0)
+    assert next(iter(reversed(found))) == found[-1]
+    assert list(found[2:2]) == []
+
+
 @pytest.mark.parametrize("kind", ["ivf", "pq"])
 def test_the_recall_that_is_printed_is_that_of_the_stored_index(
     kind: str, model: LoadedModel, vectors: Vectors, tmp_path: Path

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,28 +16,34 @@ from pathlib import Path
 
 import pytest
 from data.tiny_layouts import picture
-from support.clusters import ENVIRONMENT, Cluster, can_hide_folders, running_cluster
+from support.cluster_drivers import (
+    EVERY,
+    LONG,
+    STEPS,
+    Start,
+    drivers,
+    finished,
+    logged_steps,
+    mirrored_step,
+    require_models,
+    trial_folders,
+    wait_for,
+)
+from support.clusters import Cluster, can_hide_folders, running_cluster
 from support.other_node import on_the_node
 from support.s3_server import s3_server
 
-from dmltune import tags
 from dmltune.core import checkpoint
 from dmltune.errors import UserError
 from dmltune.storage import addresses
 from dmltune.storage.addresses import AddressTransport
 from dmltune.store import Store
-from dmltune.tracking import Tracker
-from dmltune.tracking.health import examine
 
 pytestmark = pytest.mark.skipif(
     not can_hide_folders(), reason="needs `unshare --mount`, which this machine does not allow"
 )
-QUICK = ["data.classes=40", "data.size=16", "batch.size=16", "max_steps=4", "validate_every=2"]
 PHOTOS = ["loss=triplet", "batch={size: 8, samples_per_class: 2}", "references.patience=2"]
 PHOTOS += ["data.size=16", "max_steps=2", "validate_every=1", "scheduler=none"]
-STEPS, EVERY = 400, 40
-LONG = [*QUICK[:3], f"max_steps={STEPS}", f"validate_every={EVERY}"]
-DMLTUNE = [sys.executable, "-m", "dmltune"]
 
 
 @pytest.fixture(scope="module")
@@ -68,70 +71,9 @@ def cluster(folder: Path, cache_of_the_node: Path, s3: dict[str, str]) -> Iterat
 
 
 @pytest.fixture
-def dmltune(
-    cluster: Cluster, folder: Path, s3: dict[str, str]
-) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
-    environment = os.environ | ENVIRONMENT | s3 | {"DMLTUNE_CACHE": str(folder / "cache")}
-
-    def start(*words: str | Path, on_cluster: bool = True) -> subprocess.Popen[str]:
-        address = ["--address", cluster.address] if on_cluster else []
-        process = subprocess.Popen(
-            [*DMLTUNE, *map(str, words), *address],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def finished(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
-    out, err = process.communicate(timeout=500)
-    assert process.returncode == code, err + out
-    return out, err
-
-
-def require_models(store: Store, trials: int) -> None:
-    """The store has so many models, and each is in its place."""
-    health = examine(store)
-    assert health.models >= trials
-    assert health.problems == ()
-
-
-def mirrored_step(store: Path, trial: str) -> int:
-    """Return the step of the checkpoint of a trial; −1 while there is none, or it has ended."""
-    with contextlib.suppress(UserError):
-        meta = checkpoint.load(store / "searches" / "k" / "trials" / trial / "last")[1]
-        return int(meta["report"]["step"])
-    return -1
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 400
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def logged_steps(store: Store, number: str) -> list[int]:
-    """Return the steps of every point of a trial's curve, as MLflow has them."""
-    tracker = Tracker(store)
-    run = next(each for each in tracker.runs("") if each.data.tags.get(tags.NUMBER) == number)
-    history = tracker.client.get_metric_history(run.info.run_id, "map_at_r")
-    return sorted(point.step for point in history)
-
-
-def trial_folders() -> list[Path]:
-    """Return the private folders of workers on this machine's disk."""
-    return list(Path("/tmp").glob("dmltune-trial-*"))
+def dmltune(cluster: Cluster, folder: Path, s3: dict[str, str]) -> Iterator[Start]:
+    with drivers(cluster, s3 | {"DMLTUNE_CACHE": str(folder / "cache")}) as start:
+        yield start
 
 
 def test_a_shared_folder_is_used_without_any_copy(cluster: Cluster, tmp_path: Path) -> None:
@@ -160,7 +102,7 @@ def test_large_files_arrive_whole_and_none_outside_of_the_store(cluster: Cluster
 
 
 def test_search_resume_evaluate_and_check_work_where_nothing_is_shared_and_only_the_driver_has_the_photos(
-    dmltune: Callable[..., subprocess.Popen[str]], folder: Path, cache_of_the_node: Path
+    dmltune: Start, folder: Path, cache_of_the_node: Path
 ) -> None:
     store = folder / "apart"
     for number in range(12):
@@ -188,7 +130,7 @@ def test_search_resume_evaluate_and_check_work_where_nothing_is_shared_and_only_
 
 
 def test_the_same_with_nothing_shared_but_an_address(
-    dmltune: Callable[..., subprocess.Popen[str]],
+    dmltune: Start,
     folder: Path,
     s3: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
@@ -202,11 +144,15 @@ def test_the_same_with_nothing_shared_but_an_address(
     files = AddressTransport("s3://bucket/dml")
 
     def step() -> int:
-        with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(UserError):
-            name = "searches/k/trials/0000/last/checkpoint.safetensors"
-            if files.fetch(name, Path(scratch) / "checkpoint.safetensors"):
+        """Return the step of the checkpoint that is there, −1 without one; a busy server is asked again."""
+        for _ in range(20):
+            with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(UserError, OSError):
+                name = "searches/k/trials/0000/last/checkpoint.safetensors"
+                if not files.fetch(name, Path(scratch) / "checkpoint.safetensors"):
+                    return -1
                 return int(checkpoint.load(Path(scratch))[1]["report"]["step"])
-        return -1
+            time.sleep(0.5)
+        raise AssertionError("the checkpoint cannot be read")
 
     wait_for(lambda: step() >= EVERY, driver)
     driver.kill()
@@ -229,7 +175,7 @@ def test_the_same_with_nothing_shared_but_an_address(
 
 
 def test_a_node_that_is_killed_or_preempted_costs_at_most_one_validation_interval(
-    dmltune: Callable[..., subprocess.Popen[str]], cluster: Cluster, folder: Path
+    dmltune: Start, cluster: Cluster, folder: Path
 ) -> None:
     store = folder / "killed"
     search = dmltune("search", "glyphs-ccp", "--name", "k", "--trials", "2", "--store", store, *LONG)

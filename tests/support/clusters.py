@@ -57,6 +57,7 @@ class Cluster:
 
     address: str
     folder: Path
+    head: subprocess.Popen[bytes]
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)  # Ray's, by name
 
@@ -77,6 +78,12 @@ class Cluster:
     def kill_node(self, name: str) -> None:
         """Kill all processes of a node at once."""
         _kill(self.nodes.pop(name))
+
+    def kill_gcs(self) -> None:
+        """Kill the head's GCS; its other processes stay."""
+        children = psutil.Process(self.head.pid).children(recursive=True)
+        (gcs,) = [each for each in children if each.name() == "gcs_server"]
+        gcs.kill()
 
     def preempt_node(self, name: str, seconds: float) -> None:
         """Give notice that a node ends after so many seconds, as a cloud does; it takes no more work."""
@@ -127,7 +134,7 @@ def running_cluster(cpus: int = 0) -> Iterator[Cluster]:
         }
         command = [RAY, "start", "--head", "--block", "--disable-usage-stats", *_flat(options | _SMALL)]
         head = _start(command, folder / "head.log", {})
-        cluster = Cluster(f"127.0.0.1:{port}", folder)
+        cluster = Cluster(f"127.0.0.1:{port}", folder, head)
         try:
             _wait_for(port)
             while not cluster.alive():

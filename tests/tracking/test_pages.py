@@ -108,6 +108,7 @@ def test_every_chart_of_the_view_has_something_in_it(links: dict[str, Any], page
         page.locator(drawn).first.wait_for(state="attached", timeout=20_000)
         assert page.locator(drawn).count() >= 2, kind
     page.get_by_text("Parallel Coordinates").first.wait_for()
+    assert page.locator(".js-plotly-plot").first.bounding_box()["width"] > 500  # two abreast, not three
     # plotly draws parallel coordinates on a canvas, and their axes as text; the gallery is <img>
     page.locator('img[src^="blob:"], img[src*="get-artifact"], img[src*="compressed"]').first.wait_for(
         state="attached", timeout=20_000

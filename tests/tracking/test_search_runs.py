@@ -119,6 +119,22 @@ def test_the_winner_is_champion_and_another_configuration_challenger(tracker: Tr
     assert all(Path(version.source.removeprefix("file://")).is_dir() for version in versions.values())
 
 
+def test_the_registered_model_says_its_score_and_how_it_is_used(tracker: Tracker, parent: Run) -> None:
+    def description() -> str:
+        return str(tracker.client.get_registered_model(NAME).description)
+
+    first = description()
+    assert first.startswith(f"The embedder that search {NAME} found. ")
+    assert "MAP@R" in first
+    assert f"`dmltune embed {NAME} photos/ -o vectors.parquet`" in first
+    champion = parent.data.tags[tags.WINNER_MODEL]
+    tracker.register(NAME, champion, None, f"The embedder that search {NAME} found. Another winner.")
+    assert description().endswith("Another winner.")
+    tracker.client.update_registered_model(NAME, "Ours, for the shop.")
+    tracker.register(NAME, champion, None, first)
+    assert description() == "Ours, for the shop."
+
+
 def test_pictures_of_every_validation_are_in_the_reference_run(tracker: Tracker, trials: list[Run]) -> None:
     files = [Path(file.path).name for file in tracker.client.list_artifacts(trials[0].info.run_id, "images")]
     assert {name.split("+")[2] for name in files} == {"0", "4", "8"}

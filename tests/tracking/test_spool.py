@@ -6,6 +6,7 @@ import json
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import mlflow
@@ -184,6 +185,36 @@ def test_a_killed_driver_delivers_at_its_next_start_and_is_told_what_is_missing_
         reopened.log(report_of(step, 0.05 * step))
     reopened.end("complete", "max_steps", step=10, best=0.5)
     require_whole(again, name, "0001")
+
+
+def test_a_step_that_is_trained_again_while_the_server_is_away_has_one_point(
+    proxy: Proxy, store: Store, tmp_path: Path
+) -> None:
+    """MLflow had the validation before the driver died and its study had not; the second one took longer."""
+    name, last = "repeated", report_of(10, 0.5)
+    run = trial_of(parent_of(SpooledTracker(store, tmp_path / "search"), name), "0000")
+    for report in (
+        report_of(0, 0.0),
+        report_of(5, 0.25),
+        replace(last, metrics=last.metrics | {"seconds": 1.0}),
+    ):
+        run.log(report)
+    again = SpooledTracker(store, tmp_path / "search")
+    reopened = trial_of(parent_of(again, name), "0000")
+    proxy.mode = "refuse"
+    reopened.log(replace(last, metrics=last.metrics | {"seconds": 2.0}))
+    folder = write_model(tmp_path / "best")
+    about = json.loads((folder / "model.json").read_text())
+    about["validation"]["seconds"] = 2.0
+    (folder / "model.json").write_text(json.dumps(about))
+    reopened.store_model(folder)
+    reopened.end("complete", "max_steps", step=10, best=0.5)
+    assert again.away
+    proxy.mode = "pass"
+    again.flush(30)
+    points = again.client.get_metric_history(run_of(again, name, "0000").info.run_id, "seconds")
+    assert [(point.step, point.value) for point in points] == [(10, 1.0)]
+    require_whole(again, name, "0000")
 
 
 def test_a_write_that_is_refused_is_an_error_and_does_not_wait(store: Store, tmp_path: Path) -> None:

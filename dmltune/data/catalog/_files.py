@@ -16,10 +16,10 @@ import PIL
 from PIL import Image
 
 from dmltune.data.cache import cached
-from dmltune.data.decoding import UnreadableImageError, decode, rgb
+from dmltune.data.decoding import UnreadableImageError, decode, opened_file, rgb
 from dmltune.data.files import open_regular, regular_stat
 from dmltune.data.images import ImageSet, Ints, Missing, Part, Pixels, short_hash
-from dmltune.errors import UserError, printable, readable
+from dmltune.errors import UserError, parse_json, printable, readable
 
 logger = logging.getLogger(__name__)
 
@@ -115,9 +115,7 @@ class Source:
     def decode(
         self, file: Path, side: int | None, convert: Callable[[Image.Image], Image.Image] | None = None
     ) -> Pixels:
-        """Return the pixels (H, W, 3) after `convert`; with `side` a JPEG may be decoded at a smaller
-        scale.
-        """
+        """Return the pixels (H, W, 3) after `convert`, scaled down to a shorter side of `side`."""
         try:
             return decode(file, convert or self.converted, side)
         except UnreadableImageError as error:
@@ -176,7 +174,8 @@ class Listing:
 
         def fails(file: Path) -> bool:
             try:
-                decode(file, self.source.converted, SMALLEST)
+                with opened_file(file, side=SMALLEST) as image:
+                    self.source.converted(image)
             except UnreadableImageError as error:
                 if not error.damaged:  # an error of the disk must not enter the cache
                     raise self.source.broken(f"{file} cannot be read ({error})") from error
@@ -190,7 +189,7 @@ class Listing:
             (folder / "damaged.json").write_text(json.dumps(failed))
 
         def read(folder: Path) -> list[int]:
-            return [int(position) for position in json.loads((folder / "damaged.json").read_text())]
+            return [int(position) for position in parse_json((folder / "damaged.json").read_text())]
 
         entry = f"{images.name}-{images.part}-damaged-{images.key}-pillow{PIL.__version__}"
         return cached(entry, build, read)

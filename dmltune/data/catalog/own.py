@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 from dmltune.data.catalog import _own_folders, _own_tables
 from dmltune.data.catalog._files import Listing, Source
 from dmltune.data.catalog._own_folders import SPLITS, ImageRow, deal
-from dmltune.data.decoding import rgb
+from dmltune.data.decoding import on_white, rgb
 from dmltune.data.images import Part
 from dmltune.errors import UserError, readable
 
@@ -45,11 +45,7 @@ class OwnSource(Source):
     @staticmethod
     def converted(image: Image.Image) -> Image.Image:
         ImageOps.exif_transpose(image, in_place=True)
-        if not image.has_transparency_data:
-            return rgb(image)
-        ground = Image.new("RGBA", image.size, "white")
-        ground.alpha_composite(image.convert("RGBA"))
-        return ground.convert("RGB")
+        return on_white(image) if image.has_transparency_data else rgb(image)
 
 
 def load(part: Part, root: Path | None = None, path: str | Path | None = None) -> Listing:

@@ -8,7 +8,8 @@
     axis: { labelColor: soft, titleColor: soft, gridColor: line, domainColor: soft, tickColor: line,
       labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 150 },
     legend: { labelColor: soft, titleColor: soft, labelFontSize: 12, titleFontSize: 12,
-      titleFontWeight: "normal", orient: "top", labelLimit: 220 },
+      titleFontWeight: "normal", orient: "top", labelLimit: 220,
+      layout: { top: { anchor: "start", direction: "vertical" } } },
     title: { color: ink }, text: { color: ink }, rule: { color: soft },
   });
   const themes = { light: theme("#1b222b", "#59636f", "#e4e7eb"), dark: theme("#e8ebef", "#a5afbb", "#2c343d") };

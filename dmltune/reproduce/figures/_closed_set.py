@@ -25,6 +25,7 @@ from dmltune.data.feed import ImageFeed
 from dmltune.data.images import ImageSet
 from dmltune.data.splits import Split
 from dmltune.data.unbalanced import UnbalancedSplit, unbalanced_split
+from dmltune.errors import parse_json
 from dmltune.experiment import Experiment
 from dmltune.reproduce.request import FigureRequest
 from dmltune.train.build import build_objective, build_optimizer, options_of, schedule_of, training_images
@@ -48,7 +49,7 @@ def accuracies(request: FigureRequest, key: str, experiment: Experiment, sizes: 
     """Return the accuracy on head, tail and all test images after training; stored under this key."""
     folder = request.folder / "trials" / key
     if (folder / RESULT).is_file():
-        stored: dict[str, float] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        stored: dict[str, float] = parse_json((folder / RESULT).read_text(encoding="utf-8"))
         return stored
     images = training_images(experiment, request.locations.absolute_root)
     chosen = unbalanced_split(
