@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from dmltune.errors import UserError, readable
+from dmltune.errors import UserError, parse_json, readable
 from dmltune.storage.transport import CHUNK, reason_of, require_name
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ _ADDRESS = re.compile(
 )
 LARGEST = 10_000_000  # bytes of a file that is read at once
 ANSWER_S = 10.0  # how long the first answer may take
+REREAD_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # pauses before a small file is read again
 _CONNECT_S, _REQUEST_S, _ATTEMPTS = 4, 10, 2
 _REMEDY = (
     "Check the address, the credentials in the environment and AWS_ENDPOINT_URL, or choose another --store."
@@ -135,6 +137,25 @@ class AddressTransport:
         if len(content) > LARGEST:
             raise UserError(f"{name} at {self.address} is damaged: it has more than {LARGEST:,} bytes.")
         return content
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return the mapping in a small file, an empty one without a file; a ValueError for other content.
+
+        An object that is replaced between the question for its size and the reading arrives cut off, or with
+        a part missing. So what cannot be parsed is read again.
+        """
+        for pause in REREAD_S:
+            with contextlib.suppress(ValueError):
+                return self._mapping(name)
+            time.sleep(pause)
+        return self._mapping(name)
+
+    def _mapping(self, name: str) -> dict[str, Any]:
+        content = self.read(name)
+        tree = {} if content is None else parse_json(content)
+        if not isinstance(tree, dict):
+            raise ValueError(f"{name} holds no mapping")
+        return tree
 
     def write(self, name: str, content: bytes) -> None:
         path = self._path(name)

@@ -12,7 +12,7 @@ import secrets
 import time
 from typing import Any
 
-from dmltune.errors import UserError, parse_json
+from dmltune.errors import UserError
 from dmltune.provenance import has_ended
 from dmltune.storage.addresses import AddressTransport
 
@@ -71,10 +71,9 @@ class Lease:
 
     def _read(self) -> dict[str, Any]:
         try:
-            tree = parse_json(self._files.read(FILE) or b"{}")
+            return self._files.read_json(FILE)
         except ValueError:
             return {}
-        return tree if isinstance(tree, dict) else {}
 
     def _write(self) -> None:
         tree = {"id": self._id, "process": self._process, "count": self._count}

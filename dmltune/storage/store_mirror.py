@@ -23,7 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dmltune.errors import UserError, parse_json
+from dmltune.errors import UserError
 from dmltune.provenance import this_process
 from dmltune.storage import snapshots
 from dmltune.storage.addresses import ANSWER_S, AddressTransport, within
@@ -259,7 +259,7 @@ class StoreMirror:
     def _state(self) -> dict[str, Any]:
         """Return the generation and the databases that were published last."""
         try:
-            tree = parse_json(within(ANSWER_S, lambda: self.files.read(STATE)) or b"{}")
+            tree = within(ANSWER_S, lambda: self.files.read_json(STATE))
             databases = tree.get("databases", {})
             if not all({"file", "sha256"} <= entry.keys() for entry in databases.values()):
                 raise KeyError

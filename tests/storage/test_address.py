@@ -164,6 +164,30 @@ def test_the_lease_of_a_process_that_was_killed_is_taken_over(address: str) -> N
         killed.renew()
 
 
+def test_a_lease_that_is_read_while_its_owner_renews_it_is_not_lost(address: str) -> None:
+    """An object store tells the size first, and sends that many bytes of whatever is there then."""
+    files = AddressTransport(address)
+    lease = Lease(files, this_process())
+    lease.take()
+    ending = threading.Event()
+
+    def renew() -> None:
+        owner = Lease(AddressTransport(address), "host:1:1")
+        owner._id = lease._id
+        while not ending.is_set():
+            owner._process = "host:1:" + "1" * (1 if len(owner._process) > 100 else 200)
+            owner._write()
+
+    writer = threading.Thread(target=renew)
+    writer.start()
+    try:
+        for _ in range(150):
+            lease.require()
+    finally:
+        ending.set()
+        writer.join()
+
+
 def test_a_lease_that_nobody_renews_expires(address: str) -> None:
     files = AddressTransport(address)
     Lease(files, "other-host:1:1").take()
