@@ -13,27 +13,18 @@ from dmltune.errors import UserError
 from dmltune.experiment.fidelity import Fidelity
 from dmltune.experiment.problems import Problem
 from dmltune.search import samplers, schedulers
-from dmltune.search.budget import SHARE, Plan
+from dmltune.search.budget import Plan
 from dmltune.search.engine import END, WAIT, Continue, Engine, Start
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.sampling import Proposer
 from dmltune.search.simulated_space import SimulatedSpace, simulated_space
+from dmltune.search.simulation_input import checked_curve, validated
 from dmltune.search.state import Front, Trust
 from dmltune.search.winners import Verdict
 
 Curve = Callable[..., tuple[Sequence[float], float]]  # of values and seed, and of `fidelity` for cheap trials
 Event = tuple[float, int, dict[str, Any], int, float]  # time, trial, values, step, score
 UNLIMITED = 10**9  # trials, when only the time is limited
-_OPTIONS = {
-    "require": (),
-    "reference_point": None,
-    "balanced": None,
-    "noise_seeds": 1,
-    "repeat_share": SHARE,
-    "stop_at_noise": False,
-    "against": None,
-    "fidelity": None,
-}
 
 
 @dataclass
@@ -98,7 +89,7 @@ def simulate(
     of the values, asks for the front of the score and these costs; `fidelity`, as in YAML, for cheap trials,
     whose curve is `curve(values, seed, fidelity=settings)`.
     """
-    given = _validated(locals())
+    given = validated(locals())
     space = simulated_space(search, given["require"], given["reference_point"], given["balanced"])
     clock = _Clock(seconds)
     plan = _plan(given, space, clock, trials, seed, max_steps)
@@ -124,25 +115,6 @@ def simulate(
     return Simulated(
         run.events, engine.verdict(), engine.trials, clock.now, run.sign, engine.front(), engine.trust()
     )
-
-
-def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    options: dict[str, Any] = arguments["options"]
-    for name in options:
-        if name not in _OPTIONS:
-            raise UserError(f"simulate has no option '{name}'. Options are {', '.join(_OPTIONS)}.")
-    for name in ("workers", "max_steps", "validate_every"):
-        if arguments[name] < 1:
-            raise UserError(f"simulate: {name} must be at least 1; got {arguments[name]}")
-    if arguments["trials"] is None and arguments["seconds"] is None:
-        raise UserError("simulate needs an end: give `trials` or `seconds`.")
-    against = options.get("against")
-    if against is not None and not isinstance(against, Mapping):
-        first = repr(next(iter(against), None))
-        raise UserError(f"simulate: against must name a function for each cost; got {first}")
-    if arguments["mode"] not in ("max", "min"):
-        raise UserError(f"simulate: mode must be max or min; got {arguments['mode']}")
-    return {**_OPTIONS, **options}
 
 
 def _named(component: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -245,9 +217,7 @@ class _Run:
         if trial.role == "cheap" and (fidelity := self.engine.plan.fidelity):
             settings = {"fidelity": dict(fidelity.settings)}
             last = fidelity.settings.get("max_steps", last)
-        scores, seconds_per_step = self.curve(dict(trial.values), trial.seed, **settings)
-        if not seconds_per_step > 0:
-            raise UserError(f"the curve's seconds per step must be above 0; got {seconds_per_step}")
+        scores, seconds_per_step = checked_curve(self.curve(dict(trial.values), trial.seed, **settings))
         step = trial.steps[-1] if trial.steps else 0
         return _Job(trial.number, scores, seconds_per_step, step, min(last, len(scores)))
 

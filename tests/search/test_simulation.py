@@ -154,7 +154,14 @@ def test_rules_conditions_and_the_reference_point_are_those_of_a_yaml_file() -> 
     ("options", "message"),
     [
         ({"trials": None}, "simulate needs an end"),
-        ({"workers": 0}, "workers must be at least 1; got 0"),
+        ({"workers": 0}, "workers must be a whole number from 1 on; got 0"),
+        ({"trials": 0}, "trials must be a whole number from 1 on; got 0"),
+        ({"trials": 4.5}, r"trials must be .*; got 4\.5"),
+        ({"noise_seeds": True}, "noise_seeds must be .*; got True"),
+        ({"seed": "a"}, "seed must be a whole number from 0 on; got 'a'"),
+        ({"trials": None, "seconds": float("inf")}, "seconds must be a finite number above 0; got inf"),
+        ({"seconds": -1}, "seconds must be a finite number above 0; got -1"),
+        ({"repeat_share": 1.0}, r"repeat_share must be at least 0 and below 1; got 1\.0"),
         ({"mode": "best"}, "mode must be max or min; got best"),
         ({"sampler": "gpp"}, "gpp"),
         ({"scheduler": "asha2"}, "asha2"),
@@ -168,6 +175,17 @@ def test_a_mistake_is_one_line(options: dict[str, Any], message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_function_that_takes_no_time_is_refused() -> None:
-    with pytest.raises(UserError, match="seconds per step must be above 0; got 0"):
-        simulated(lambda values, seed: ([0.5] * STEPS, 0.0))
+@pytest.mark.parametrize(
+    ("curve", "message"),
+    [
+        (([0.5] * STEPS, 0.0), "seconds per step must be above 0; got 0"),
+        (([0.5] * STEPS, float("nan")), "seconds per step must be above 0; got nan"),
+        (([], 1.0), "the curve has no score"),
+        ([0.5] * STEPS, "the curve must be a pair"),
+        ([0.5, 1.0], "the curve must be a pair"),
+        (None, "the curve must be a pair: .*; got None"),
+    ],
+)
+def test_a_curve_of_another_form_is_refused_in_one_line(curve: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        simulated(lambda values, seed: curve)
