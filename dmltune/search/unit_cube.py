@@ -62,11 +62,8 @@ class Axis:
         """Return the columns of a value."""
         if self.choices:
             return np.array([float(_same(choice, value)) for choice in self.choices])
-        low, high = self._limits()
-        if high == low:
-            return np.array([0.5])
-        number = math.log(value) if getattr(self.distribution, "log", False) else value
-        return np.array([min(max((number - low) / (high - low), 0.0), 1.0)])
+        columns: Floats = self.encode_all([value])[0]
+        return columns
 
     def encode_all(self, values: Sequence[Any]) -> Floats:
         """Return the columns of N values; MISSING lies in the middle."""
