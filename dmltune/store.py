@@ -7,6 +7,7 @@ optuna.db     every study (Optuna)               searches/     checkpoints of un
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -41,6 +42,14 @@ class Store:
     @classmethod
     def at(cls, folder: str | os.PathLike[str] | None = None) -> Store:
         """Return the store in `folder`, $DMLTUNE_STORE or ./mlruns; a missing folder is made."""
+        store = cls.to_read(folder)
+        if not store.address:
+            store._make()
+        return store
+
+    @classmethod
+    def to_read(cls, folder: str | os.PathLike[str] | None = None) -> Store:
+        """Return the same store for what writes no results; a missing folder stays missing."""
         named = str(folder or os.environ.get("DMLTUNE_STORE") or "mlruns")
         if is_address(named):
             address = normal_address(named)
@@ -52,19 +61,21 @@ class Store:
             )
         try:
             root = Path(named).expanduser().absolute()
-            root.parent.mkdir(parents=True, exist_ok=True)
-            root.mkdir(mode=0o700, exist_ok=True)
+            existing = existing_folder(root)
+            if not existing.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            _require_permission(existing)
         except (OSError, RuntimeError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise UserError(
-                f"the store must be a folder that can be written; got {readable(named)} ({reason}). "
-                "Choose another with --store."
-            ) from None
-        if not os.access(root, os.W_OK):
-            raise UserError(
-                f"the store must be writable; got {readable(str(root))}. Choose another with --store."
-            )
+            raise _no_folder(named, error) from None
         return cls(root)
+
+    def _make(self) -> None:
+        try:
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _no_folder(str(self.root), error) from None
+        _require_permission(self.root)
 
     @property
     def place(self) -> str:
@@ -84,7 +95,7 @@ class Store:
         """Raise a UserError when results cannot be written."""
         if self.address:
             mirror_of(self.address).files.require_access(write=True)
-        with tempfile.TemporaryFile(dir=self.root) as file:
+        with tempfile.TemporaryFile(dir=existing_folder(self.root)) as file:  # a plan makes no folder
             file.write(b"dmltune")
 
     def bring(self, folder: Path) -> None:
@@ -131,6 +142,11 @@ class Store:
         return not os.environ.get("MLFLOW_TRACKING_URI")
 
     @property
+    def has_runs(self) -> bool:
+        """False while this folder has no database of runs, and no tracking server has them."""
+        return not self.owns_tracking or (self.root / "mlflow.db").is_file()
+
+    @property
     def artifacts(self) -> Path:
         return self.root / "artifacts"
 
@@ -150,6 +166,7 @@ class Store:
     @contextlib.contextmanager
     def creation_lock(self) -> Iterator[None]:
         """Let one process at a time make or migrate the databases; two at once would collide."""
+        self._make()
         path = self.root / ".creating"
         require_regular(path)
         with FileLock(path, timeout=120, mode=0o600), private_files():
@@ -175,6 +192,26 @@ class Store:
 
     def search_folder(self, name: str) -> Path:
         return self.searches / validated_name(name)
+
+
+def existing_folder(root: Path) -> Path:
+    """Return `root`, or its nearest parent that is there."""
+    return next(folder for folder in (root, *root.parents) if os.path.lexists(folder))
+
+
+def _no_folder(named: str, error: Exception) -> UserError:
+    reason = getattr(error, "strerror", None) or error
+    return UserError(
+        f"the store must be a folder that can be written; got {readable(named)} ({reason}). "
+        "Choose another with --store."
+    )
+
+
+def _require_permission(root: Path) -> None:
+    if not os.access(root, os.W_OK):
+        raise UserError(
+            f"the store must be writable; got {readable(str(root))}. Choose another with --store."
+        )
 
 
 def require_regular(path: Path) -> None:

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
-    search = StoredSearches(Store.at(args.store)).get(args.name)
+    search = StoredSearches(Store.to_read(args.store)).get(args.name)
     winner = winner_of(search)
     out.document(
         {

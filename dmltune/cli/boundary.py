@@ -12,6 +12,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from typing import IO
 
 from dmltune.errors import NOTE, UserError, UserErrors, printable, readable
 from dmltune.store import without_password
@@ -202,10 +203,21 @@ class _OneLine(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+class _Stderr(logging.StreamHandler[IO[str]]):
+    """Write to what sys.stderr is now: a live table replaces it, and moves down below each line."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> IO[str]:  # type: ignore[override]
+        return sys.stderr
+
+
 @contextlib.contextmanager
 def _logging_to_stderr(verbose: int) -> Iterator[None]:
     """Write dmltune's log records to stderr, a line each; those of libraries and warnings only with -v."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Stderr()
     handler.setFormatter(_OneLine())
     handler.addFilter(lambda record: verbose > 0 or record.name.partition(".")[0] == "dmltune")
     if not verbose:

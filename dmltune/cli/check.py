@@ -110,7 +110,7 @@ def show_plan(args: argparse.Namespace, out: Output) -> int:
     from dmltune.resources import Locations
     from dmltune.store import Store
 
-    resources, store = planned_resources(args), Store.at(args.store)
+    resources, store = planned_resources(args), Store.to_read(args.store)
     prepared = prepare(
         args.search, top=args.top, repeats=args.repeats, folds=args.folds, name=args.name,
         overrides=args.overrides, clustering=args.clustering, rerank=args.rerank or "",

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
-    found = compare(StoredSearches(Store.at(args.store)), args.left, args.right)
+    found = compare(StoredSearches(Store.to_read(args.store)), args.left, args.right)
     out.document(document(found))
     out.show(*comparison_view(found))
     return 0

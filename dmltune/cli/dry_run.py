@@ -47,7 +47,8 @@ def show_plan(chosen: ChosenExperiment, args: argparse.Namespace, out: Output) -
     resources = planned_resources(args)
     plan = document(chosen, args)
     trial = Workload("trial 0", chosen.experiment.reference_experiment(), plan["trials"], plan["trials"])
-    plan["cost"] = estimate([trial], resources, Locations(Store.at(args.store), args.data_root).absolute_root)
+    locations = Locations(Store.to_read(args.store), args.data_root)
+    plan["cost"] = estimate([trial], resources, locations.absolute_root)
     out.document(plan | chosen.document())
     out.show(*tables(chosen.experiment, plan))
     return 0
@@ -65,7 +66,7 @@ def document(chosen: ChosenExperiment, args: argparse.Namespace) -> dict[str, An
 
     experiment = chosen.experiment
     trials = make_plan(experiment, args.trials, SpendingLimits(args.time, args.cost)).total
-    locations = Locations(Store.at(args.store), args.data_root)
+    locations = Locations(Store.to_read(args.store), args.data_root)
     if args.start_from:
         points_of(locations.store, args.start_from, experiment.space)
     fingerprint = validate_experiment(experiment, locations, args.workers, planning=True)

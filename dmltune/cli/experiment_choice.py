@@ -40,6 +40,7 @@ class ChosenExperiment:
     text: str = ""  # the proposed YAML
     proposal: SpaceProposal | None = None  # None as well when a stored one is continued
     notes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()  # key=value of the command, over the proposal
 
     def write_to(self, folder: Path) -> None:
         """Write the proposed YAML into the search's folder, where a resume reads it."""
@@ -70,7 +71,7 @@ def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
         return ChosenExperiment(experiment, space, name, notes=tuple(notes))
     space = name_of_data(args.data)
     name = args.name or default_name(space)
-    stored = stored_proposal(Store.at(args.store).search_folder(name))
+    stored = stored_proposal(Store.to_read(args.store).search_folder(name))
     proposal = None if stored else proposed(args.data, requested_steps(args.overrides), args.data_root)
     text = stored or (proposal.text if proposal else "")
     with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
@@ -81,7 +82,7 @@ def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
         experiment = load_experiment(file, [*data, *overrides_of(args)])
     if args.write is not None:
         write(args.write, text)
-    return ChosenExperiment(experiment, space, name, text, proposal)
+    return ChosenExperiment(experiment, space, name, text, proposal, changes=tuple(overrides_of(args)))
 
 
 def with_backbones_here(
@@ -95,7 +96,7 @@ def with_backbones_here(
     from dmltune.train.backbones_here import only_backbones_here
     from dmltune.train.name_claim import claimed_experiment
 
-    begun = claimed_experiment(Store.at(args.store), name) if is_name(name) else None
+    begun = claimed_experiment(Store.to_read(args.store), name) if is_name(name) else None
     return only_backbones_here(experiment, args.data_root and str(args.data_root), begun)
 
 
@@ -152,6 +153,8 @@ def show(chosen: ChosenExperiment) -> None:
     """Print what was proposed and why on stderr: stdout is for the result."""
     from rich.text import Text
 
+    from dmltune.report.terminal import grid, line, lines
+
     console = console_for(sys.stderr)
     for note in chosen.notes:
         console.print(Text(note, style="yellow"), soft_wrap=True)
@@ -160,10 +163,14 @@ def show(chosen: ChosenExperiment) -> None:
     if chosen.proposal is None:
         console.print(f"{chosen.name} continues with the space that was proposed for it")
         return
-    console.print(Text(str(chosen.proposal.facts)), soft_wrap=True)
+    table = grid(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for choice in chosen.proposal.choices:
-        reason = (f"   {choice.why}", "dim")
-        console.print(Text.assemble(f"  {choice.what:<13} {choice.value}", reason), soft_wrap=True)
+        table.add_row(f"  {choice.what}", Text.assemble(line(choice.value), (f"   {choice.why}", "dim")))
+    console.print(*lines(str(chosen.proposal.facts)), table, sep="\n")
+    if chosen.changes:
+        console.print(line(f"changed by the command: {' '.join(chosen.changes)}"), soft_wrap=True)
     console.print("key=value changes any of it; --write photos.yaml makes it a space of your own\n")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmltune.cli.output import Output
@@ -41,12 +40,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
         return _list(key, out)
     from dmltune.experiment.explaining import explanations, usages
     from dmltune.report.explanation import explanation_view
+    from dmltune.store import Store
 
     found = explanations(key)
     plain = found[0].key
     using = list(usages(key))
-    store = _existing(args.store)
-    values = [] if store is None else _known_values(plain, store)
+    values = _known_values(plain, Store.to_read(args.store))
     out.document(_document(plain, found, using, values))
     place = str(args.store or os.environ.get("DMLTUNE_STORE") or "mlruns")
     out.show(*explanation_view(plain, found, using, values, place))
@@ -69,14 +68,6 @@ def _list(section: str | None, out: Output) -> int:
     out.document(sections)
     out.show(*keys_view({name: list(keys.items()) for name, keys in sections.items()}))
     return 0
-
-
-def _existing(folder: Path | None) -> Store | None:
-    """Return the store if it is there: a question makes no folder."""
-    from dmltune.store import Store
-
-    named = Path(folder or os.environ.get("DMLTUNE_STORE") or "mlruns").expanduser()
-    return Store.at(folder) if named.exists() else None
 
 
 def _known_values(key: str, store: Store) -> list[KnownValue]:

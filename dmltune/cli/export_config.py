@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
-    search = StoredSearches(Store.at(args.store)).get(args.name)
+    search = StoredSearches(Store.to_read(args.store)).get(args.name)
     record = winner_of(search) if args.trial is None else search.row(args.trial)
     tree = training_tree(search.experiment_of(record))
     text = yaml_of(tree, search, record)

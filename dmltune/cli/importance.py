@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
-    search = StoredSearches(Store.at(args.store)).get(args.name)
+    search = StoredSearches(Store.to_read(args.store)).get(args.name)
     found = importances(search)
     out.document({"name": search.name, "metric": search.metric} | asdict(found))
     out.show(*importance_view(search.name, search.metric, found))

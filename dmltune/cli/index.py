@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     model, emb_ND, files, skipped = embedded(args, args.paths)
     began = time.perf_counter()
     files = [replace(each, path=os.path.abspath(each.path)) for each in files]  # queries come from anywhere
-    index = ImageIndex.of(model, str(Store.at(args.store).root), emb_ND, files, args.kind, args.k)
+    index = ImageIndex.of(model, str(Store.to_read(args.store).root), emb_ND, files, args.kind, args.k)
     index.save(file)
     facts = index.facts
     document = asdict(facts) | {"file": file, "skipped": skipped, "bytes": file.stat().st_size}

@@ -45,7 +45,7 @@ def runnable(args: argparse.Namespace, wanted: Experiment) -> str | None:
     from dmltune.store import Store
     from dmltune.train.build import validate_experiment
 
-    locations = Locations(Store.at(args.store), args.data_root)
+    locations = Locations(Store.to_read(args.store), args.data_root)
     for data in dict.fromkeys((wanted.data.name, ALWAYS_HERE)):
         for name in nearest_spaces(data, set(wanted.search))[:MOST_TRIED]:
             try:

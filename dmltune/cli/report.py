@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     file = args.out or Path(f"{args.name}.html")
     if file.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"-o must name an .html file, such as demo.html; got {readable(str(file))}")
-    locations = Locations(Store.at(args.store), args.data_root)
+    locations = Locations(Store.to_read(args.store), args.data_root)
     if (locations.store.search_folder(validated_name(args.name)) / "check.json").is_file():
         from dmltune.check.reporting import report_check
 

@@ -109,7 +109,8 @@ def figure(args: argparse.Namespace, out: Output) -> int:
         tiny=args.tiny,
     )
     resources = Resources(1, args.concurrent, args.address, in_process=args.tiny)
-    locations = Locations(Store.at(args.store), args.data_root)
+    store = Store.to_read(args.store) if args.dry_run else Store.at(args.store)
+    locations = Locations(store, args.data_root)
     if args.dry_run:
         from dmltune.cli.reproduce_plan import plan_figure
 

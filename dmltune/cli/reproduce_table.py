@@ -34,7 +34,7 @@ def table(args: argparse.Namespace, out: Output) -> int:
             raise UserError("--dry-run is for trainings; add --run to plan them, or leave it out.")
     command, args = args, at_tiny_size(args) if args.tiny else args
     selection = select_table(args.study, args.name, listed(args.rows), listed(args.data))
-    store = Store.at(args.store)
+    store = Store.at(args.store) if args.run and not args.dry_run else Store.to_read(args.store)
     if args.dry_run:
         from dmltune.cli.reproduce_plan import plan_table
 

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
-    store = Store.at(args.store)
+    store = Store.to_read(args.store)
     search = StoredSearches(store).get(args.name)
     chosen = ChosenExperiment(search.experiment, search.space_name, search.name)
     result = search_with(session_options(args, search), chosen, store)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
-    searches = StoredSearches(Store.at(args.store))
+    searches = StoredSearches(Store.to_read(args.store))
     search = searches.get(args.name)
     planned = planned_removal(searches, search)
     if not args.yes and not agreed(planned):

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
-    store = Store.at(args.store)
+    store = Store.to_read(args.store)
     searches = StoredSearches(store).all()
     out.document([facts(search) for search in searches])
     if searches:

@@ -68,7 +68,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if host not in ("127.0.0.1", "::1"):
             say(f"{host} is not loopback: everybody who reaches it can use the model. There is no login.")
         out.document({"address": address, "model": model.facts(), "index": args.index})
-        out.show(f"{address}   {model.name}   {address}/docs   Ctrl-C ends it")
+        what = "" if index is None else f" and {index.facts.images:,} indexed images"
+        out.show(f"{address}   {model.name}{what}   {address}/docs   Ctrl-C ends it")
         serve(app, listening)
     return 0
 

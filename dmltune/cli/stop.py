@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.store import Store, validated_name
     from dmltune.train.name_holder import ask_to_stop, name_holder, wait_until_free
 
-    store, name = Store.at(args.store), validated_name(args.name)
+    store, name = Store.to_read(args.store), validated_name(args.name)
     holder = name_holder(store, name)
     if holder is None:
         state = StoredSearches(store).state_of(name)

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.store import Store
     from dmltune.tracking.health import examine
 
-    store = Store.at(args.store)
+    store = Store.to_read(args.store)
     if args.action == "check" and args.target is not None:
         raise UserError(f"store check takes no folder; write --store {args.target}")
     if args.action == "move":
@@ -65,7 +65,7 @@ def _moved(store: Store, target: Path | None) -> Store:
         raise UserError(f"{target} is inside of the store. Name a folder outside of {store.root}.")
     if not target.parent.is_dir():
         raise UserError(f"{target.parent} must be a folder. Make it first.")
-    if not (store.root / "mlflow.db").is_file():
+    if not store.has_runs:
         raise UserError(f"no runs in {store.root} yet; there is nothing to move.")
     names = [path.name for path in store.searches.iterdir()] if store.searches.is_dir() else []
     for name in names:

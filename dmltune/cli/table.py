@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.tables.finished_checks import checks
     from dmltune.tables.overview import document, overview
 
-    finished = checks(Store.at(args.store), args.names)
+    finished = checks(Store.to_read(args.store), args.names)
     cells = overview(finished, [metric.strip() for metric in args.metric.split(",")], args.ensemble)
     if not cells:
         raise UserError("no check in this store has scores yet. Make one with: dmltune check SEARCH")

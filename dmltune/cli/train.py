@@ -101,7 +101,8 @@ def from_recipe(args: argparse.Namespace) -> ChosenExperiment:
     from dmltune.serving.recipe import recipe
     from dmltune.store import Store
 
-    experiment = recipe(args.recipe, Store.at(args.store), args.all_classes, requested_steps(args.overrides))
+    store, steps = Store.to_read(args.store), requested_steps(args.overrides)
+    experiment = recipe(args.recipe, store, args.all_classes, steps)
     if overrides := overrides_of(args):
         experiment = experiment.with_values(parse_overrides(overrides))
     note = ""

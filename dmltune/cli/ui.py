@@ -59,8 +59,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from dmltune.search.stored import StoredSearches
     from dmltune.store import Store
 
-    store = Store.at(args.store)
-    if store.owns_tracking and not (store.root / "mlflow.db").exists():
+    store = Store.to_read(args.store)
+    if not store.has_runs:
         raise UserError(f"no runs in {store.place} yet. Start a search, or choose another --store.")
     store.bring(store.artifacts)  # MLflow's pages show what is on this machine
     searches = StoredSearches(store)

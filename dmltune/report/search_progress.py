@@ -183,7 +183,7 @@ def parameter_cells(rows: list[TrialRecord], width: int) -> tuple[str, list[str]
 
     cells = [
         columns({key: texts[key][at] for key in shown})
-        if set(row.values) <= set(keys)
+        if set(row.values) <= set(keys) and any(texts[key][at] for key in shown)
         else formatting.parameters(row.values, digits=2)
         for at, row in enumerate(rows)
     ]

@@ -177,8 +177,6 @@ class StoredSearches:
         parents = self._parents()
         for search in self._read(run for run in parents if run.data.tags.get(tags.NAME) == name):
             return search
-        if not self.has_runs():
-            raise UserError(f"no search {readable(name)} in this store, which has no runs yet")
         run = self.tracker.find(name)
         if run is not None and (role := run.data.tags.get(tags.ROLE)) is not None:
             raise UserError(f"{readable(name)} is a {role}, not a search. Name the search.")
@@ -187,19 +185,16 @@ class StoredSearches:
 
     def state_of(self, name: str) -> str:
         """Return the state of what has this name, a search or not; a UserError when nothing has it."""
-        run = self.tracker.find(name) if self.has_runs() else None
+        run = self.tracker.find(name)
         if run is None and (self.store.search_folder(name) / "experiment.json").is_file():
             return "not begun"
         if run is None or run.data.tags.get(tags.ROLE) == "search":
             return self.get(name).status
         return str(run.data.tags.get(tags.STATE, "unknown"))
 
-    def has_runs(self) -> bool:
-        return not self.store.owns_tracking or (self.store.root / "mlflow.db").is_file()
-
     def _parents(self) -> list[Run]:
         where = f"tags.`{tags.ROLE}` = 'search' and tags.`{tags.NUMBER}` = '{tags.PARENT}'"
-        return self.tracker.runs(where) if self.has_runs() else []
+        return self.tracker.runs(where)
 
     def _read(self, parents: Iterable[Run]) -> Iterator[StoredSearch]:
         if self.store.owns_studies and not (self.store.root / DATABASE).is_file():

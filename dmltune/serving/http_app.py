@@ -19,13 +19,14 @@ import anyio
 import anyio.to_thread
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from dmltune.data.decoding import SERVED_PIXELS
 from dmltune.errors import UserError, parse_json
 from dmltune.serving.http_guard import Guard
+from dmltune.serving.http_page import HEADERS, page
 from dmltune.serving.index import ImageIndex
 from dmltune.serving.model import LoadedModel, Vectors
 from dmltune.serving.pictures import LateError
@@ -139,10 +140,18 @@ def application(
 ) -> FastAPI:
     """Return the application for uvicorn. `names` are those of the server besides localhost."""
     limits = limits or RequestLimits()
-    app = FastAPI(title="dmltune serve", description=f"Embeddings by {model.name}.")
+    about_it = f"Embeddings by {model.name}."
+    app = FastAPI(title="dmltune serve", description=about_it, docs_url=None, redoc_url=None)
     app.add_middleware(Guard, names=names)
     _answer_errors(app)
     facts, work = model.facts(), Work(model, limits)
+
+    @app.get("/", include_in_schema=False)
+    @app.get("/docs", include_in_schema=False)
+    async def description(request: Request) -> HTMLResponse:
+        index_facts = None if index is None else index.facts
+        shown = page(model.name, model.fingerprint, limits.images, index_facts, str(request.base_url))
+        return HTMLResponse(shown, headers=HEADERS)
 
     @app.get("/health")
     async def health() -> dict[str, str]:

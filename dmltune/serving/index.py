@@ -148,7 +148,13 @@ class ImageIndex:
                 f"no index {readable(str(file))}. Make one: dmltune index NAME FOLDER -o {file.name}"
             )
         faiss = faiss_module()
-        tensors, tree = checkpoint.read(file)
+        try:
+            tensors, tree = checkpoint.read(file)
+        except UserError as problem:
+            raise UserError(
+                f"{readable(str(file))} is damaged, or no index of dmltune. "
+                "Restore it from a backup, or make one: dmltune index NAME FOLDER"
+            ) from problem
         with checkpoint.reading(file):
             if tree.pop("file", None) != _KIND:
                 raise UserError(

@@ -36,7 +36,7 @@ def load(name: str | Path, *, store: Store | str | Path | None = None, device: s
 
     `device` is torch's name of one, by default a GPU where there is one.
     """
-    chosen = store if isinstance(store, Store) or store is None else Store.at(store)
+    chosen = store if isinstance(store, Store) or store is None else Store.to_read(store)
     with model_folder(name, chosen) as folder:
         embedder, _, description = read_embedder(folder)
     try:

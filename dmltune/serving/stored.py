@@ -51,7 +51,7 @@ def model_folder(name: str | Path, store: Store | None = None) -> Iterator[Path]
         raise UserError(
             f"a model must be a name, a run id or a folder with {MODEL}; {readable(str(name))} {what}."
         )
-    store = store or Store.at()
+    store = store or Store.to_read()
     if (local := _local_folder(str(name), store)) is not None:
         yield local
         return

@@ -29,7 +29,7 @@ def checks(store: Store, names: Sequence[str] = ()) -> list[FinishedCheck]:
     by_name = {check.name: check for check in finished_checks(store, names)}
     for name in names:
         if not any(name in (check.name, check.document.search) for check in by_name.values()):
-            known = [_name(run) for run in _runs(store, Tracker(store))]
+            known = [_name(run) for run in _runs(Tracker(store))]
             raise UserError(f"no check {readable(name)} in this store{near_or_list(name, known)}")
     return [by_name[name] for name in sorted(by_name)]
 
@@ -37,7 +37,7 @@ def checks(store: Store, names: Sequence[str] = ()) -> list[FinishedCheck]:
 def finished_checks(store: Store, names: Sequence[str]) -> Iterator[FinishedCheck]:
     """Yield those of the named checks (all without names) that have a document."""
     tracker = Tracker(store)
-    for run in _runs(store, tracker):
+    for run in _runs(tracker):
         name = _name(run)
         if names and not {name, run.data.tags.get(tags.CHECKED)} & set(names):
             continue
@@ -56,7 +56,6 @@ def _name(run: Run) -> str:
     return str(run.data.tags.get(tags.NAME, run.info.run_name))
 
 
-def _runs(store: Store, tracker: Tracker) -> Iterator[Run]:
-    """Yield the parent runs of checks. An unused store stays without a database."""
-    if not store.owns_tracking or (store.root / "mlflow.db").is_file():
-        yield from tracker.runs(f"tags.`{tags.ROLE}` = 'check'")
+def _runs(tracker: Tracker) -> Iterator[Run]:
+    """Yield the parent runs of checks."""
+    yield from tracker.runs(f"tags.`{tags.ROLE}` = 'check'")

@@ -54,7 +54,9 @@ class Connection:
         else:
             require_answer(uri)
         try:
-            with self._store.creation_lock():
+            # what only reads a server's runs makes no folder
+            makes = self._store.owns_tracking or self._store.root.is_dir()
+            with self._store.creation_lock() if makes else contextlib.nullcontext():
                 if self._store.owns_tracking:
                     repair_addresses(self._store.root / "mlflow.db", self._store.artifacts)
                 client = MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -76,6 +78,8 @@ class Connection:
 
     def experiment_ids(self) -> list[str]:
         """Return the ids of all experiments, of which a server gives 1,000 at a time."""
+        if not self._store.has_runs:  # a question makes no database
+            return []
         pages = all_pages(lambda token: self.client.search_experiments(page_token=token))
         return [experiment.experiment_id for experiment in pages]
 

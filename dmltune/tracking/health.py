@@ -48,7 +48,7 @@ def examine(store: Store) -> StoreHealth:
             "`dmltune store` is for a store with its own database; MLFLOW_TRACKING_URI names another. "
             "Unset it."
         )
-    if not (store.root / "mlflow.db").is_file():
+    if not store.has_runs:
         raise UserError(f"no runs in {store.place} yet. Start a search, or choose another --store.")
     for name in DATABASES:
         store.require_database(name)

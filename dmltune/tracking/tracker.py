@@ -202,13 +202,13 @@ class Tracker(RunFiles, RunModels):
 
     def find(self, name_or_run: str) -> Run | None:
         """Return the run with this id, or the parent run of the search or training with this name."""
-        if _RUN_ID.fullmatch(name_or_run):
+        if _RUN_ID.fullmatch(name_or_run) and self._store.has_runs:
             with contextlib.suppress(MlflowException):
                 return self.active_run(name_or_run)
-        if not is_name(name_or_run):
+        if not is_name(name_or_run) or not (experiments := self.experiment_ids()):
             return None
         key = {tags.NAME: name_or_run, tags.NUMBER: tags.PARENT}
-        runs = self.client.search_runs(self.experiment_ids(), _with_tags(key), max_results=1)
+        runs = self.client.search_runs(experiments, _with_tags(key), max_results=1)
         return runs[0] if runs else None
 
     def resolved(self, run_id: str) -> str:
@@ -241,12 +241,13 @@ class Tracker(RunFiles, RunModels):
         """Return the error for a name that no `what` of this store has."""
         names = self.names()
         hint = nearest(name, [*names, *more])
-        listed = f"; there are {', '.join(names[:20])}" if names and not hint else ""
+        listed = f"; there are {', '.join(names[:20])}" if names else f": {self._store.place} has no runs yet"
         return UserError(f"no {what} {readable(name)} in this store{hint or listed}")
 
     def runs(self, where: str) -> list[Run]:
         """Return the runs of all experiments that satisfy this filter of MLflow's."""
-        return list(self._pages(self.experiment_ids(), where))
+        experiments = self.experiment_ids()
+        return list(self._pages(experiments, where)) if experiments else []
 
     def children(self, parent: Run) -> list[Run]:
         where = f"tags.`{tags.PARENT_RUN}` = '{parent.info.run_id}'"

@@ -10,6 +10,8 @@ import hashlib
 import json
 import logging
 import multiprocessing
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import safetensors
@@ -18,6 +20,7 @@ import torch
 
 from dmltune.core import backbones, collectives
 from dmltune.core.fit import fit
+from dmltune.core.run import Run
 from dmltune.core.threads import torch_threads
 from dmltune.data.cache import cache_folder, cached
 from dmltune.data.feed import ImageFeed
@@ -30,6 +33,7 @@ logger = logging.getLogger(__name__)
 PREFIX = backbones.FROM_SPACE
 FILE = "backbone.safetensors"
 VERSION = 1
+EVERY_S = 10.0  # between two lines about the steps
 
 
 def with_weights(experiment: Experiment, data_root: str | None) -> Experiment:
@@ -110,7 +114,7 @@ def _train(source: Experiment, data_root: str | None, folder: Path) -> None:
     with torch_threads(threads_of(usable_cores())):
         run = build_run(source, data_root, device)
         try:
-            for progress in fit(run):
+            for progress in fit(run, should_stop=_never_but_log(run)):
                 logger.info("step %d of %d: %.3f", progress.step, progress.max_steps, progress.score)
         finally:
             if isinstance(run.feed, ImageFeed):
@@ -118,6 +122,20 @@ def _train(source: Experiment, data_root: str | None, folder: Path) -> None:
     tensors = run.objective.embedder.backbone.state_dict()
     plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
     safetensors.torch.save_file(plain, folder / FILE)
+
+
+def _never_but_log(run: Run) -> Callable[[], bool]:
+    """Return a `should_stop` that is always False, and logs the step from time to time."""
+    logged = time.monotonic()
+
+    def should_stop() -> bool:
+        nonlocal logged
+        if time.monotonic() - logged >= EVERY_S:
+            logged = time.monotonic()
+            logger.log(NOTE, "weights for the backbone: step %d of %d", run.step, run.schedule.max_steps)
+        return False
+
+    return should_stop
 
 
 def _read(folder: Path) -> Path:

@@ -15,6 +15,7 @@ from dmltune.data.packed import packing
 from dmltune.errors import UserError, UserErrors
 from dmltune.experiment import Experiment
 from dmltune.resources import Locations
+from dmltune.store import existing_folder
 from dmltune.train.backbones_here import backbones_of
 from dmltune.train.build import training_images
 from dmltune.weights.fetching import obtain
@@ -87,7 +88,8 @@ def random_weights(experiment: Experiment) -> str:
 
 
 def _disk_problems(parameters: int, locations: Locations) -> Iterator[str]:
-    needed, free = _COPIES * _FLOAT * parameters, shutil.disk_usage(locations.store.root).free
+    needed = _COPIES * _FLOAT * parameters
+    free = shutil.disk_usage(existing_folder(locations.store.root)).free
     if needed > free:
         yield (
             f"the checkpoints of one trial take {amount(needed)}, and the store {locations.store.root} has "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import sqlite3
 import warnings
@@ -99,6 +101,22 @@ def test_records_of_dmltune_are_shown_by_level_and_those_of_libraries_with_v(
     assert not logging.getLogger().handlers or all(
         not isinstance(handler.formatter, boundary._OneLine) for handler in logging.getLogger().handlers
     )
+
+
+def test_records_go_to_what_stderr_is_when_they_are_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A live table replaces sys.stderr, to move down below each line."""
+    table = io.StringIO()
+
+    def log(arguments: list[str]) -> int:
+        with contextlib.redirect_stderr(table):
+            logging.getLogger("dmltune.train").log(NOTE, "training a backbone")
+        return 0
+
+    assert run(log, (), monkeypatch) == 0
+    assert table.getvalue() == "training a backbone\n"
+    assert not capsys.readouterr().err
 
 
 def test_every_command_takes_v(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,8 @@ def test_a_dry_run_says_what_it_chose_and_why_and_starts_nothing(run_here: Comma
     assert plan["reference_point"]
     for choice in plan["proposal"]["choices"]:
         assert choice["why"]
-        assert f"{choice['what']:<13} {choice['value']}" in err
+        assert f"{choice['what']}{choice['value']}".replace(" ", "") in "".join(err.split())
+    assert max(map(len, err.splitlines())) <= 80
     assert not list((tmp_path / "mlruns").glob("searches/*"))
 
 

@@ -54,6 +54,15 @@ def test_the_narrow_parameters_are_shown_where_not_all_fit(state: SearchState) -
     assert any("lambda proxies pool_size margin a_parameter_with_a_long_name" in line for line in wide)
 
 
+def test_a_baseline_whose_columns_do_not_fit_shows_what_it_sets(state: SearchState) -> None:
+    wide = {f"loss.a_rather_long_parameter_{index}": 0.123456789 for index in range(3)}
+    for record in state.rows.values():
+        record.values |= {"references.name": "batch" if record.role == "baseline" else "ccp", **wide}
+        if record.role == "baseline":
+            record.values = {"references.name": "batch"}
+    assert any("1 baseline  references=batch" in line for line in drawn(state, 80))
+
+
 def test_a_step_between_two_validations_is_shown(state: SearchState) -> None:
     state.note_step(5, 137)
     state.note_step(2, 9)  # it has ended

@@ -121,7 +121,7 @@ def damaged(folder: Path) -> None:
         ("index shop photos --kind igf", "did you mean 'ivf'"),
         ("index shop photos --kind pq", "--kind pq needs 1,000 images or more; got 36"),
         ("index shop photos -o bad.index", "'bad.index' exists already"),
-        ("query bad.index cut.png", "bad.index is damaged"),
+        ("query bad.index cut.png", "'bad.index' is damaged, or no index"),
         ("query no.index cut.png", "no index 'no.index'"),
         ("query good.index cut.png", "'cut.png' cannot be read"),
         ("query good.index empty", "empty is a folder"),

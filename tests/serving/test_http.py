@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -100,6 +101,18 @@ def test_it_searches_and_says_what_it_is(shop: Shop, server: Server, files: list
     assert (status, facts["name"], facts["index"]["images"]) == (200, NAME, 36)
     assert server.ask("/health")[1] == {"status": "ok", "fingerprint": facts["fingerprint"]}
     assert server.address.startswith("http://127.0.0.1:")
+
+
+def test_the_page_of_the_server_refers_to_nothing_elsewhere(server: Server) -> None:
+    for path in ("/", "/docs"):
+        with urllib.request.urlopen(server.address + path, timeout=60) as answer:
+            text = answer.read().decode()
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert "POST /search?k=10" in text
+        assert f"{server.address}/search?k=5" in text
+        assert "<script" not in text
+        assert set(re.findall(r"https?://[^/ <&]*", text)) == {server.address}
+    assert server.ask("/redoc")[0] == 404
 
 
 def test_what_it_refuses_is_json_with_a_code(server: Server, files: list[Path]) -> None:
