@@ -123,7 +123,7 @@ class WorkerGroup:
         """Give back the resources that the lost controller held, and those that it was waiting for."""
         controller = None if self._trainer_now is None else self._trainer_now.controller
         if controller is not None:
-            with contextlib.suppress(Exception):  # internal to Ray; or its head is gone, which is told elsewhere
+            with contextlib.suppress(Exception):  # internal to Ray, or its head is gone
                 remove_placement_groups_of(controller)
 
     def _give_up(self, error: BaseException) -> None:
