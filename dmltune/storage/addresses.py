@@ -39,6 +39,7 @@ _REMEDIES = {
     "file": "Check the folder, ",
 }
 _REASONS = (  # of the SDKs, the most precise first
+    r"AWS Error UNKNOWN \((HTTP status [0-9]+)\)",
     r"AWS Error ([A-Z_]+)",
     r"The underlying error message was: (.{1,200}?)(?: error_info=|, it does not|$)",
     r"with a last message of (.{1,200}?)(?: error_info=|$)",

@@ -74,6 +74,31 @@ def test_a_publication_is_made_in_the_background(
         assert rows(machine(tmp_path / "b", address).root) == [1]
 
 
+def test_an_address_that_cannot_be_read_for_a_while_does_not_end_its_owner(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dmltune.storage.store_mirror.PAUSE_S", 0.1)
+    first = machine(tmp_path / "a", address)
+    failed: list[str] = []
+    read = first.files.read
+
+    def fail(name: str) -> bytes | None:
+        if name == "state.json" and len(failed) < 3:
+            failed.append(name)
+            raise OSError("end of response with 180 bytes missing")
+        return read(name)
+
+    with first.owned():
+        monkeypatch.setattr(first.files, "read", fail)
+        write_row(first.root, 1)
+        deadline = time.monotonic() + 30
+        while len(failed) < 3 or first.files.names("databases") == []:
+            assert first.failure is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert rows(machine(tmp_path / "b", address).root) == [1]
+
+
 def test_what_was_not_published_gives_way_to_what_another_machine_published(
     address: str, tmp_path: Path
 ) -> None:
