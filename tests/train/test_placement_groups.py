@@ -63,7 +63,7 @@ def test_killed_controllers_leave_their_room_to_the_next_one_and_no_process(tmp_
     overrides = (*SMALL, "max_steps=12", "validate_every=4")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "trial"), *overrides],
-        capture_output=True, text=True, cwd=tmp_path, env=os.environ, timeout=200, check=False,
+        capture_output=True, text=True, cwd=tmp_path, env=os.environ, timeout=550, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
