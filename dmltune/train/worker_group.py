@@ -76,12 +76,13 @@ class WorkerGroup:
         self._ending.set()
 
     def abandon(self) -> None:
-        """End the group although it waits for resources; its thread gives back what it holds of them."""
+        """End the group although it waits for resources, and give back what it holds of them."""
         self.end()
         trainer = self._trainer_now
         if trainer is not None and trainer.controller is not None:
             with contextlib.suppress(ray.exceptions.RayError, ValueError):
                 ray.kill(trainer.controller, no_restart=True)
+            self._free()
 
     @property
     def ending(self) -> bool:
@@ -104,15 +105,16 @@ class WorkerGroup:
             try:
                 self._trainer_now = self._trainer(f"{self.name}-{starts}")
                 self._trainer_now.fit()
-            except ray.exceptions.RayActorError as error:  # the controller of the group was killed
-                self._free()
-                lost = 1 if time.monotonic() - began > LONG_S else lost + 1
-                self.broker.lost.remote(self.name, "its controller was lost", "node")
-                if lost == MAX_LOST:
-                    self._give_up(error)
-                    return
             except Exception as error:
+                # after the session's end a call would start another Ray
+                if self._ending.is_set() or not ray.is_initialized():
+                    return
                 self._free()
+                if isinstance(error, ray.exceptions.RayActorError):  # the controller of the group was killed
+                    lost = 1 if time.monotonic() - began > LONG_S else lost + 1
+                    self._tell("lost", "its controller was lost", "node")
+                    if lost < MAX_LOST:
+                        continue
                 self._give_up(error)
                 return
             else:
@@ -126,11 +128,14 @@ class WorkerGroup:
             with contextlib.suppress(Exception):  # internal to Ray, or its head is gone
                 remove_placement_groups_of(controller)
 
+    def _tell(self, method: str, *arguments: str) -> None:
+        with contextlib.suppress(ray.exceptions.RayError):
+            getattr(self.broker, method).remote(self.name, *arguments)
+
     def _give_up(self, error: BaseException) -> None:
         """Leave the order of this group to another one."""
-        if not self._ending.is_set():
-            self.error = error
-            self.broker.resign.remote(self.name)
+        self.error = error
+        self._tell("resign")
 
     def _trainer(self, run_name: str) -> TorchTrainer:
         return GroupTrainer(
