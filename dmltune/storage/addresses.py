@@ -12,7 +12,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -31,8 +31,18 @@ LARGEST = 10_000_000  # bytes of a file that is read at once
 ANSWER_S = 10.0  # how long the first answer may take
 REREAD_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # pauses before a small file is read again
 _CONNECT_S, _REQUEST_S, _ATTEMPTS = 4, 10, 2
-_REMEDY = (
-    "Check the address, the credentials in the environment and AWS_ENDPOINT_URL, or choose another --store."
+_RETRY_GCS_S = 5  # less than ANSWER_S, so that the reason is told
+_EMULATOR = "CLOUD_STORAGE_EMULATOR_ENDPOINT"  # read by pyarrow
+_REMEDIES = {
+    "s3": "Check the address, the credentials in the environment and AWS_ENDPOINT_URL, ",
+    "gs": "Check the address and the credentials that GOOGLE_APPLICATION_CREDENTIALS names, ",
+    "file": "Check the folder, ",
+}
+_REASONS = (  # of the SDKs, the most precise first
+    r"AWS Error UNKNOWN \((HTTP status [0-9]+)\)",
+    r"AWS Error ([A-Z_]+)",
+    r"The underlying error message was: (.{1,200}?)(?: error_info=|, it does not|$)",
+    r"with a last message of (.{1,200}?)(?: error_info=|$)",
 )
 Stamp = tuple[int, int]  # size, time of change in nanoseconds
 
@@ -53,6 +63,19 @@ def normal_address(text: str) -> str:
             f"password or options, which belong into the environment; got {shown}"
         )
     return text.rstrip("/")
+
+
+@contextlib.contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Make an OSError of what pyarrow has other classes for: Google's errors can be ValueErrors."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except ArrowException as error:
+        if isinstance(error, OSError):
+            raise
+        raise OSError(str(error)) from error
 
 
 class AddressTransport:
@@ -80,8 +103,9 @@ class AddressTransport:
         except UserError:
             raise
         except Exception as error:
-            raise UserError(f"the store {self.address} cannot be used: {_short(error)}. {_REMEDY}") from None
+            raise self._unusable(_short(error)) from None
 
+    @_as_os_errors()
     def put(self, local: Path, name: str) -> None:
         path = self._path(name)
         target = self._hidden(path) if self._local else path
@@ -93,6 +117,7 @@ class AddressTransport:
         if self._local:
             os.replace(target, path)
 
+    @_as_os_errors()
     def fetch(self, name: str, local: Path) -> bool:
         require_name(name)  # before a folder is made for it
         local.parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +136,7 @@ class AddressTransport:
     def names(self, prefix: str) -> list[str]:
         return sorted(self.stamps(prefix))
 
+    @_as_os_errors()
     def stamps(self, prefix: str = "") -> dict[str, Stamp]:
         """Return name → what tells one version from another, of every file below `prefix`."""
         from pyarrow.fs import FileSelector, FileType
@@ -121,12 +147,14 @@ class AddressTransport:
         names = {info.path[len(self._base) + 1 :]: (info.size, info.mtime_ns or 0) for info in files}
         return {name: stamp for name, stamp in names.items() if not name.rpartition("/")[2].startswith(".")}
 
+    @_as_os_errors()
     def stamp(self, name: str) -> Stamp | None:
         from pyarrow.fs import FileType
 
         info = self._fs.get_file_info(self._path(name))
         return (info.size, info.mtime_ns or 0) if info.type == FileType.File else None
 
+    @_as_os_errors()
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file; None when there is none."""
         try:
@@ -157,6 +185,7 @@ class AddressTransport:
             raise ValueError(f"{name} holds no mapping")
         return tree
 
+    @_as_os_errors()
     def write(self, name: str, content: bytes) -> None:
         path = self._path(name)
         target = self._hidden(path) if self._local else path
@@ -167,13 +196,14 @@ class AddressTransport:
         if self._local:
             os.replace(target, path)
 
+    @_as_os_errors()
     def remove(self, name: str) -> None:
         """Delete a file, or all files below a folder. Nothing is left to do when there is none."""
         path = self._path(name)
         with contextlib.suppress(FileNotFoundError):
             if self.stamp(name) is not None:
                 self._fs.delete_file(path)
-            else:
+            elif self._local or self.stamps(name):  # Google's has another error for an empty one
                 self._fs.delete_dir(path)
 
     def _path(self, name: str) -> str:
@@ -184,6 +214,7 @@ class AddressTransport:
         folder, name = os.path.split(path)
         return f"{folder}/.{name}.{secrets.token_hex(8)}"
 
+    @_as_os_errors()
     def _require_bucket(self) -> None:
         from pyarrow.fs import FileType
 
@@ -191,9 +222,11 @@ class AddressTransport:
             return
         bucket = self._base.partition("/")[0]
         if self._fs.get_file_info(bucket).type == FileType.NotFound:
-            raise UserError(
-                f"the store {self.address} cannot be used: there is no bucket {bucket}. {_REMEDY}"
-            )
+            raise self._unusable(f"there is no bucket {bucket}")
+
+    def _unusable(self, reason: str) -> UserError:
+        remedy = _REMEDIES[self.address.partition("://")[0]] + "or choose another --store."
+        return UserError(f"the store {self.address} cannot be used: {reason}. {remedy}")
 
 
 @lru_cache(maxsize=4)
@@ -203,7 +236,10 @@ def _file_system(scheme: str) -> Any:
     if scheme == "file":
         return fs.LocalFileSystem()
     if scheme == "gs":
-        return fs.GcsFileSystem(retry_time_limit=timedelta(seconds=_REQUEST_S))
+        return fs.GcsFileSystem(
+            anonymous=bool(os.environ.get(_EMULATOR)),  # as Google's own clients do
+            retry_time_limit=timedelta(seconds=_RETRY_GCS_S),
+        )
     endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     return fs.S3FileSystem(
@@ -240,6 +276,8 @@ def within(seconds: float, action: Callable[[], T]) -> T:
 
 def _short(error: Exception) -> str:
     """Return the reason without the long tail of the SDK's messages."""
-    text = reason_of(error)
-    known = re.search(r"AWS Error ([A-Z_]+)", text)
-    return known.group(1).lower().replace("_", " ") if known else text[:200]
+    text = " ".join(str(error).split())
+    known = next((found[1] for reason in _REASONS if (found := re.search(reason, text))), None)
+    if known is None:
+        return reason_of(error)[:200]
+    return known.lower().replace("_", " ") if known.isupper() else known

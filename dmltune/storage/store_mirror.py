@@ -70,6 +70,12 @@ class StoreMirror:
 
     def _follow(self) -> None:
         """Take what was published since."""
+        try:
+            self._follow_publication()
+        except OSError as error:
+            raise UserError(f"the store {self.address} cannot be read: {reason_of(error)}") from None
+
+    def _follow_publication(self) -> None:
         state = self._state()
         generation = int(state["generation"])
         self._copy = LocalCopy(self.root, self.files)
@@ -257,15 +263,13 @@ class StoreMirror:
         self._copy.discard(path)
 
     def _state(self) -> dict[str, Any]:
-        """Return the generation and the databases that were published last."""
+        """Return the generation and the databases that were published last; an OSError may pass."""
         try:
             tree = within(ANSWER_S, lambda: self.files.read_json(STATE))
             databases = tree.get("databases", {})
             if not all({"file", "sha256"} <= entry.keys() for entry in databases.values()):
                 raise KeyError
             return {"generation": int(tree.get("generation", 0)), "databases": databases}
-        except OSError as error:
-            raise UserError(f"the store {self.address} cannot be read: {reason_of(error)}") from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             raise UserError(
                 f"{STATE} at {self.address} is damaged. Restore the address from a backup."

@@ -18,23 +18,33 @@ from dmltune.errors import UserError, readable
 from dmltune.store import Store, without_password
 from dmltune.tracking_server import require_answer
 
+MOST_PAGES = 500  # of 1,000 entries each
+MOST_KNOWN = 20
+
 
 def all_pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:
-    """Yield the entries of all pages; `ask` gets the token of each. Pages that go in a circle are refused."""
+    """Yield the entries of all pages; `ask` gets the token of each. Pages without an end are refused."""
     token: str | None = None
     tokens: set[str] = set()
+    ids: set[str] = set()
+    known = 0  # pages in a row without anything new: a server may filter after it has cut pages
     while True:
         page = ask(token)
+        new = {_id_of(entry) for entry in page} - ids
         yield from page
-        token = page.token
+        token, known, ids = page.token, 0 if new else known + 1, ids | new
         if not token:
             return
-        if token in tokens:
-            raise UserError(
-                "the tracking server's list has no end: a page leads back to itself. "
-                "Check MLFLOW_TRACKING_URI."
-            )
+        if token in tokens or known > MOST_KNOWN or len(tokens) > MOST_PAGES:
+            circle = token in tokens
+            why = "a page leads back to itself" if circle else f"more than {len(tokens) + 1} pages"
+            raise UserError(f"the tracking server's list has no end: {why}. Check MLFLOW_TRACKING_URI.")
         tokens.add(token)
+
+
+def _id_of(entry: Any) -> str:
+    """Return the id of an experiment or a run."""
+    return str(entry.experiment_id if hasattr(entry, "experiment_id") else entry.info.run_id)
 
 
 class Connection:

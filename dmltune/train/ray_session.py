@@ -26,6 +26,7 @@ import psutil
 from dmltune.errors import UserError
 from dmltune.resources import Resources
 from dmltune.train.cluster_address import is_loopback_only, require_cluster
+from dmltune.train.head_watch import given_up_after
 from dmltune.worker_resources import described, room
 
 _PREFIX = "dmltune-ray-"
@@ -69,6 +70,7 @@ class RaySession:
 def ray_session(address: str | None) -> Iterator[RaySession]:
     """Connect to `address` ($RAY_ADDRESS, an initialised Ray), else start a local Ray and remove it again."""
     address = address or os.environ.get("RAY_ADDRESS") or None
+    given_up_after()  # before Ray reads it
     require_cluster(address)
     remove_stale_folders()
     scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"

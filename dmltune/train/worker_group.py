@@ -16,31 +16,30 @@ from ray.train.v2._internal.constants import get_env_vars_to_propagate
 from ray.train.v2._internal.execution.controller import TrainController
 
 from dmltune.train.deaths import DeathReports
+from dmltune.train.placement_groups import remove_placement_groups_of
 from dmltune.train.process_group import ProcessGroup
 from dmltune.train.worker import serve_orders
 
 MAX_LOST = 3  # give up after this many lost controllers in a row
 LONG_S = 60.0  # a controller that has lived so long begins a new row
 
-# Processes that Ray Train starts for every group, and that a group without Ray Data does not need.
-_UNUSED = {"DatasetsCallback"}
-# On one machine everything ends with the driver, so placement groups need no cleaner.
-_UNUSED_LOCALLY = _UNUSED | {"PlacementGroupCleanerCallback"}
+# Processes that Ray Train starts for every group: one for Ray Data, which is not used, and one that outlives
+# the driver (placement_groups.py does its work).
+_UNUSED = frozenset({"DatasetsCallback", "PlacementGroupCleanerCallback"})
 
 
 class GroupTrainer(TorchTrainer):
-    """Ray's trainer with as few helper processes as the place allows.
+    """Ray's trainer with as few helper processes as possible.
 
     The list of callbacks is internal to Ray. A version that makes it elsewhere starts them all, which is
     slower and not wrong.
     """
 
-    unwanted: frozenset[str] = frozenset()
     controller: Any = None
 
     def _create_default_callbacks(self) -> list[Any]:
         callbacks = super()._create_default_callbacks()  # type: ignore[misc]
-        return [callback for callback in callbacks if type(callback).__name__ not in self.unwanted]
+        return [callback for callback in callbacks if type(callback).__name__ not in _UNUSED]
 
     def _initialize_and_run_controller(self, **options: Any) -> Any:
         """Start the controller beside the driver as Ray does, and keep its handle to end it early."""
@@ -61,7 +60,6 @@ class WorkerGroup:
     workers: int
     use_gpu: bool
     request: Mapping[str, float]  # of one worker, in Ray's names
-    local: bool  # a Ray of our own, on this machine
     scratch: str  # Ray Train's own bookkeeping; nothing that lasts
     orders_per_start: int | None = None  # 1: --isolation trial
     files: Any = None  # the actor that reads what a worker's node lacks
@@ -78,12 +76,13 @@ class WorkerGroup:
         self._ending.set()
 
     def abandon(self) -> None:
-        """End the group although it waits for resources; what it holds of its placement group goes too."""
+        """End the group although it waits for resources, and give back what it holds of them."""
         self.end()
         trainer = self._trainer_now
         if trainer is not None and trainer.controller is not None:
             with contextlib.suppress(ray.exceptions.RayError, ValueError):
                 ray.kill(trainer.controller, no_restart=True)
+            self._free()
 
     @property
     def ending(self) -> bool:
@@ -106,27 +105,40 @@ class WorkerGroup:
             try:
                 self._trainer_now = self._trainer(f"{self.name}-{starts}")
                 self._trainer_now.fit()
-            except ray.exceptions.RayActorError as error:  # the controller of the group was killed
-                lost = 1 if time.monotonic() - began > LONG_S else lost + 1
-                self.broker.lost.remote(self.name, "its controller was lost", "node")
-                if lost == MAX_LOST:
-                    self._give_up(error)
-                    return
             except Exception as error:
+                # after the session's end a call would start another Ray
+                if self._ending.is_set() or not ray.is_initialized():
+                    return
+                self._free()
+                if isinstance(error, ray.exceptions.RayActorError):  # the controller of the group was killed
+                    lost = 1 if time.monotonic() - began > LONG_S else lost + 1
+                    self._tell("lost", "its controller was lost", "node")
+                    if lost < MAX_LOST:
+                        continue
                 self._give_up(error)
                 return
             else:
                 if self.orders_per_start is None:
                     return
 
+    def _free(self) -> None:
+        """Give back the resources that the lost controller held, and those that it was waiting for."""
+        controller = None if self._trainer_now is None else self._trainer_now.controller
+        if controller is not None:
+            with contextlib.suppress(Exception):  # internal to Ray, or its head is gone
+                remove_placement_groups_of(controller)
+
+    def _tell(self, method: str, *arguments: str) -> None:
+        with contextlib.suppress(ray.exceptions.RayError):
+            getattr(self.broker, method).remote(self.name, *arguments)
+
     def _give_up(self, error: BaseException) -> None:
         """Leave the order of this group to another one."""
-        if not self._ending.is_set():
-            self.error = error
-            self.broker.resign.remote(self.name)
+        self.error = error
+        self._tell("resign")
 
     def _trainer(self, run_name: str) -> TorchTrainer:
-        trainer = GroupTrainer(
+        return GroupTrainer(
             serve_orders,
             train_loop_config={
                 "group": self.name,
@@ -146,5 +158,3 @@ class WorkerGroup:
                 callbacks=[DeathReports(self.name, self.broker)],  # type: ignore[list-item]
             ),
         )
-        trainer.unwanted = frozenset(_UNUSED_LOCALLY if self.local else _UNUSED)
-        return trainer

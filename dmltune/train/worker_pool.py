@@ -129,7 +129,6 @@ def worker_pool(
                 workers=plan.workers,
                 use_gpu=plan.use_gpu,
                 request=plan.request,
-                local=session.local,
                 scratch=str(session.scratch / "train"),
                 orders_per_start=orders_per_start,
                 files=files,

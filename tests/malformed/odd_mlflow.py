@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -41,7 +42,8 @@ CHANGES: dict[str, tuple[tuple[str | int, ...], Any]] = {  # of the run
     "start-digits": (("info", "start_time"), DIGITS),
     "info-list": (("info",), []),
 }
-KINDS = (*CHANGES, "endless", "forgetful")
+KINDS = (*CHANGES, "endless", "endless-tokens", "endless-runs", "endless-nothing", "forgetful")
+_NUMBERS = itertools.count()
 
 
 def _answer(kind: str, path: str) -> dict[str, Any]:
@@ -56,7 +58,12 @@ def _answer(kind: str, path: str) -> dict[str, Any]:
         experiment = {"experiment_id": "1", "name": "x", "lifecycle_stage": "active"}
         return {"experiments": [{**experiment, "artifact_location": "mlflow-artifacts:/1"}]}
     if "runs/search" in path:
-        return {"runs": [run]} | ({"next_page_token": "t"} if kind == "endless" else {})
+        number = next(_NUMBERS)
+        if kind == "endless-runs":
+            run["info"]["run_id"] = f"{number:032x}"
+        token = "t" if kind == "endless" else f"t{number}"
+        runs = [] if kind == "endless-nothing" else [run]
+        return {"runs": runs} | ({"next_page_token": token} if kind.startswith("endless") else {})
     if "runs/" in path:
         return {"run": run}
     return {"experiment_id": "1"} if "experiments/create" in path else {}

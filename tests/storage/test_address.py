@@ -1,49 +1,24 @@
-"""A store at an address of moto's S3 server: two machines are two folders for its local copy."""
+"""A store at an address of S3 or of Google Cloud Storage: a machine is a folder for its local copy."""
 
 from __future__ import annotations
 
-import os
 import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.s3_server import s3_server
 
 from dmltune.errors import UserError
 from dmltune.provenance import this_process
 from dmltune.storage import addresses
 from dmltune.storage.addresses import AddressTransport, normal_address
-from dmltune.storage.folder_mirror import FolderMirror
-from dmltune.storage.lease import FILE as LEASE
-from dmltune.storage.lease import Lease, LostLease
 from dmltune.storage.snapshots import snapshot
 from dmltune.storage.store_mirror import StoreMirror
 from dmltune.storage.transport import TransferError
 from dmltune.store import Store
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[dict[str, str]]:
-    with s3_server("bucket") as environment:
-        yield environment
-
-
-@pytest.fixture
-def address(
-    server: dict[str, str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[str]:
-    for name, value in server.items():
-        monkeypatch.setenv(name, value)
-    addresses._file_system.cache_clear()
-    yield f"s3://bucket/{request.node.name[:60]}"
-    addresses._file_system.cache_clear()
 
 
 def machine(folder: Path, address: str) -> StoreMirror:
@@ -99,6 +74,31 @@ def test_a_publication_is_made_in_the_background(
         assert rows(machine(tmp_path / "b", address).root) == [1]
 
 
+def test_an_address_that_cannot_be_read_for_a_while_does_not_end_its_owner(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dmltune.storage.store_mirror.PAUSE_S", 0.1)
+    first = machine(tmp_path / "a", address)
+    failed: list[str] = []
+    read = first.files.read
+
+    def fail(name: str) -> bytes | None:
+        if name == "state.json" and len(failed) < 3:
+            failed.append(name)
+            raise OSError("end of response with 180 bytes missing")
+        return read(name)
+
+    with first.owned():
+        monkeypatch.setattr(first.files, "read", fail)
+        write_row(first.root, 1)
+        deadline = time.monotonic() + 30
+        while len(failed) < 3 or first.files.names("databases") == []:
+            assert first.failure is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert rows(machine(tmp_path / "b", address).root) == [1]
+
+
 def test_what_was_not_published_gives_way_to_what_another_machine_published(
     address: str, tmp_path: Path
 ) -> None:
@@ -149,52 +149,6 @@ def test_only_one_driver_writes_to_an_address(address: str, tmp_path: Path) -> N
             pass
     with second.owned():
         pass
-
-
-def test_the_lease_of_a_process_that_was_killed_is_taken_over(address: str) -> None:
-    code = "from dmltune.provenance import this_process; print(this_process())"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    files = AddressTransport(address)
-    killed, new = Lease(files, ended.stdout.strip()), Lease(files, this_process())
-    killed.take()
-    began = time.monotonic()
-    new.take()
-    assert time.monotonic() - began < 5
-    with pytest.raises(LostLease, match="taken over by process"):
-        killed.renew()
-
-
-def test_a_lease_that_is_read_while_its_owner_renews_it_is_not_lost(address: str) -> None:
-    """An object store tells the size first, and sends that many bytes of whatever is there then."""
-    files = AddressTransport(address)
-    lease = Lease(files, this_process())
-    lease.take()
-    ending = threading.Event()
-
-    def renew() -> None:
-        owner = Lease(AddressTransport(address), "host:1:1")
-        owner._id = lease._id
-        while not ending.is_set():
-            owner._process = "host:1:" + "1" * (1 if len(owner._process) > 100 else 200)
-            owner._write()
-
-    writer = threading.Thread(target=renew)
-    writer.start()
-    try:
-        for _ in range(150):
-            lease.require()
-    finally:
-        ending.set()
-        writer.join()
-
-
-def test_a_lease_that_nobody_renews_expires(address: str) -> None:
-    files = AddressTransport(address)
-    Lease(files, "other-host:1:1").take()
-    new = Lease(files, this_process())
-    new.take(wait_s=1.5)
-    new.renew()
-    assert b"other-host" not in (files.read(LEASE) or b"")
 
 
 def test_copies_of_two_databases_are_of_the_same_moment(tmp_path: Path) -> None:
@@ -251,72 +205,43 @@ def test_a_wrong_address_is_one_line_without_secrets(text: str) -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_a_missing_bucket_is_said_within_seconds(address: str) -> None:
+def test_a_missing_bucket_is_said_within_seconds(address: str, scheme: str) -> None:
     began = time.monotonic()
     with pytest.raises(UserError, match="there is no bucket elsewhere"):
-        Store.at("s3://elsewhere/x")
+        Store.at(f"{scheme}://elsewhere/x")
     assert time.monotonic() - began < 10
 
 
 def test_a_server_that_refuses_or_is_mute_is_said_within_seconds(
-    address: str, monkeypatch: pytest.MonkeyPatch
+    address: str, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (endpoint,) = [name for name, value in server.items() if value.startswith("http://")]
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         for port in (9, mute.getsockname()[1]):
-            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+            monkeypatch.setenv(endpoint, f"http://127.0.0.1:{port}")
             addresses._file_system.cache_clear()
             began = time.monotonic()
             with pytest.raises(UserError, match="cannot be used") as caught:
-                AddressTransport("s3://bucket/x").require_access()
+                AddressTransport(address).require_access()
             assert time.monotonic() - began < 15
-            assert os.environ["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)
+            assert server.get("AWS_SECRET_ACCESS_KEY", "AWS Error") not in str(caught.value)
 
 
-def test_a_mirror_sends_the_newest_version_and_the_checkpoint_last(address: str, tmp_path: Path) -> None:
-    folder = tmp_path / "trial"
-    sent: list[str] = []
-
-    class Noting(AddressTransport):
-        def put(self, local: Path, name: str) -> None:
-            time.sleep(0.1)  # a slow line
-            super().put(local, name)
-            sent.append(f"{name}={local.read_text()}")
-
-    mirror = FolderMirror(folder, "t", Noting(address), tmp_path, "last/c")
-    for step in range(20):
-        for name in ("best/m", "last/c", "zzz"):
-            put(folder, name + ".new", str(step).encode()).replace(folder / name)
-        mirror.submit()
-    mirror.flush()
-    mirror.close()
-    assert sent[-3:] == ["t/best/m=19", "t/zzz=19", "t/last/c=19"]
-    assert len(sent) < 3 * 20  # the versions in between were dropped
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["trial"]
+def test_what_is_not_there_is_removed_without_an_error(address: str) -> None:
+    files = AddressTransport(address)
+    files.remove("nothing")
+    files.write("folder/file", b"")
+    files.remove("folder")
+    files.remove("folder")
+    assert files.names("folder") == []
 
 
-def test_an_outage_is_waited_for_and_one_that_lasts_is_an_error(tmp_path: Path) -> None:
-    folder, store = tmp_path / "trial", tmp_path / "store"
-    put(folder, "last/c", b"1")
-    put(tmp_path, "store", b"in the way")  # the folder of the address cannot be made
-    files = AddressTransport(f"file://{store}")
-    mirror = FolderMirror(folder, "t", files, tmp_path / "scratch", "last/c", patience_s=30)
-    mirror.submit()
-    time.sleep(0.3)
-    store.unlink()
-    mirror.flush()
-    mirror.close()
-    assert files.read("t/last/c") == b"1"
-    put(tmp_path, "other", b"in the way")
-    failing = FolderMirror(
-        folder,
-        "t",
-        AddressTransport(f"file://{tmp_path}/other"),
-        tmp_path / "scratch",
-        "last/c",
-        patience_s=0.5,
-    )
-    with pytest.raises(TransferError, match="did not reach the store"):
-        failing.flush()
-    failing.close()
+def test_missing_credentials_of_google_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nowhere.json"))
+    addresses._file_system.cache_clear()
+    with pytest.raises(UserError, match=r"cannot be used: .*nowhere\.json") as caught:
+        AddressTransport("gs://bucket/x").require_access()
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in str(caught.value)

@@ -1,8 +1,4 @@
-"""A head and a worker node that do not see each other's folders: searches, checks and evaluations on it.
-
-The head has no CPU, as in KubeRay, and the driver runs beside it. The worker node is in a mount namespace of
-its own, where an empty folder hides the store.
-"""
+"""Searches, checks and evaluations on nodes that do not see each other's folders (conftest.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +17,6 @@ from support.cluster_drivers import (
     LONG,
     STEPS,
     Start,
-    drivers,
     finished,
     logged_steps,
     mirrored_step,
@@ -29,9 +24,9 @@ from support.cluster_drivers import (
     trial_folders,
     wait_for,
 )
-from support.clusters import Cluster, can_hide_folders, running_cluster
+from support.clusters import Cluster, can_hide_folders
 from support.other_node import on_the_node
-from support.s3_server import s3_server
+from support.stores import new_store
 
 from dmltune.core import checkpoint
 from dmltune.errors import UserError
@@ -46,40 +41,10 @@ PHOTOS = ["loss=triplet", "batch={size: 8, samples_per_class: 2}", "references.p
 PHOTOS += ["data.size=16", "max_steps=2", "validate_every=1", "scheduler=none"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the worker node does not see: stores, and the driver's copies of addresses."""
-    return tmp_path_factory.mktemp("drivers-disk")
-
-
-@pytest.fixture(scope="module")
-def cache_of_the_node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache-of-the-node")
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    with s3_server("bucket") as environment:
-        yield environment
-
-
-@pytest.fixture(scope="module")
-def cluster(folder: Path, cache_of_the_node: Path, s3: dict[str, str]) -> Iterator[Cluster]:
-    with running_cluster() as running:
-        running.add_node("apart", 1, hidden=[folder], DMLTUNE_CACHE=str(cache_of_the_node), **s3)
-        yield running
-
-
-@pytest.fixture
-def dmltune(cluster: Cluster, folder: Path, s3: dict[str, str]) -> Iterator[Start]:
-    with drivers(cluster, s3 | {"DMLTUNE_CACHE": str(folder / "cache")}) as start:
-        yield start
-
-
 def test_a_shared_folder_is_used_without_any_copy(cluster: Cluster, tmp_path: Path) -> None:
     found = on_the_node(cluster, tmp_path)
     assert found["said"] == [
-        f"all 2 nodes share {tmp_path}/searches: checkpoints and models are written there directly"
+        f"all 3 nodes share {tmp_path}/searches: checkpoints and models are written there directly"
     ]
     assert found["direct"]
     assert found["folder"] == str(tmp_path / "searches/s/trials/0000")
@@ -102,16 +67,16 @@ def test_large_files_arrive_whole_and_none_outside_of_the_store(cluster: Cluster
 
 
 def test_search_resume_evaluate_and_check_work_where_nothing_is_shared_and_only_the_driver_has_the_photos(
-    dmltune: Start, folder: Path, cache_of_the_node: Path
+    dmltune: Start, folder: Path, caches: Path
 ) -> None:
-    store = folder / "apart"
+    store = new_store(folder / "apart").root
     for number in range(12):
         for index in range(3):
             half = "train" if number < 8 else "test"
             picture(folder / "photos" / half / f"kind {number}" / f"{index}.png", number, index)
     search = ["search", "--data", folder / "photos", "--name", "s", "--trials", "2", "--store", store]
     out, err = finished(dmltune(*search, *PHOTOS))
-    assert f"1 of 2 nodes do not share {store}/searches" in out + err
+    assert f"2 of 3 nodes do not share {store}/searches" in out + err
     require_models(Store.at(store), 2)
     assert not any((store / "searches" / "s" / "trials").iterdir())
     out, _ = finished(dmltune("resume", "s", "--trials", "3", "--store", store, "-f", "json"))
@@ -124,7 +89,7 @@ def test_search_resume_evaluate_and_check_work_where_nothing_is_shared_and_only_
     models = [model for each in json.loads(out)["configurations"] for model in each["models"]]
     assert models
     assert all(0 < model["test"]["map_at_r"] <= 1 for model in models)
-    assert list(cache_of_the_node.glob("own-train-*")), "the worker's node has packed what it got"
+    assert list(caches.glob("*/own-train-*")), "a worker's node has packed what it got"
     assert not list((store / "searches").glob(".probe-*"))
     assert trial_folders() == []
 
@@ -177,17 +142,18 @@ def test_the_same_with_nothing_shared_but_an_address(
 def test_a_node_that_is_killed_or_preempted_costs_at_most_one_validation_interval(
     dmltune: Start, cluster: Cluster, folder: Path
 ) -> None:
-    store = folder / "killed"
-    search = dmltune("search", "glyphs-ccp", "--name", "k", "--trials", "2", "--store", store, *LONG)
+    """The node that trains is lost. The trial goes on where there is room, from its mirrored checkpoint."""
+    store = new_store(folder / "killed").root
+    words = ("search", "glyphs-ccp", "--name", "k", "--trials", "2", "--concurrent", "1", "--store", store)
+    search = dmltune(*words, *LONG)
 
-    def moves_on(lose: Callable[[], None], trial: str, successor: str) -> None:
-        """Lose the node that trains; the trial goes on elsewhere, from its mirrored checkpoint."""
+    def moves_on(lose: Callable[[str], None], trial: str) -> None:
         wait_for(lambda: mirrored_step(store, trial) >= EVERY, search)
-        lose()
+        (name,) = cluster.nodes_with("RayTrainWorker")
+        lose(name)
         mirrored = mirrored_step(store, trial)
         reported = max(logged_steps(Store.at(store), trial))
         assert reported - mirrored <= EVERY
-        cluster.add_node(successor, 1, hidden=[folder])
         steps = []
 
         def goes_on() -> bool:
@@ -196,9 +162,10 @@ def test_a_node_that_is_killed_or_preempted_costs_at_most_one_validation_interva
 
         wait_for(goes_on, search)
         assert min(steps) >= mirrored  # no step before that checkpoint was trained again
+        cluster.add_node(f"after {name}", 1, hidden=[folder])
 
-    moves_on(lambda: cluster.kill_node("apart"), "0000", "next")
-    moves_on(lambda: preempt(cluster, "next"), "0001", "last")
+    moves_on(cluster.kill_node, "0000")
+    moves_on(lambda name: preempt(cluster, name), "0001")
     finished(search)
     require_models(Store.at(store), 2)
     for trial in ("0000", "0001"):

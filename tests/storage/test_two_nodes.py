@@ -1,8 +1,7 @@
-"""Two worker nodes of one CPU that share no folder: ranks on both, a table of a paper; the loss of a GCS."""
+"""Two worker nodes of one CPU (conftest.py): ranks on both, a table of a paper; the loss of a GCS."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from support.cluster_drivers import (
     wait_for,
 )
 from support.clusters import Cluster, can_hide_folders, running_cluster
+from support.stores import new_store
 
 from dmltune.store import Store
 
@@ -38,32 +38,11 @@ rows:
 GIVEN_UP = "RAY_gcs_rpc_server_reconnect_timeout_s"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The disk of the driver, which no worker node sees."""
-    return tmp_path_factory.mktemp("drivers-disk")
-
-
-@pytest.fixture(scope="module")
-def cluster(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster() as running:
-        for name in ("one", "other"):
-            cache = tmp_path_factory.mktemp(f"cache-{name}")
-            running.add_node(name, 1, hidden=[folder], DMLTUNE_CACHE=str(cache))
-        yield running
-
-
-@pytest.fixture
-def dmltune(cluster: Cluster, folder: Path) -> Iterator[Start]:
-    with drivers(cluster, {"DMLTUNE_CACHE": str(folder / "cache")}) as start:
-        yield start
-
-
 def test_two_ranks_of_a_trial_are_on_two_nodes_and_its_model_comes_to_the_driver(
     dmltune: Start, folder: Path
 ) -> None:
     """Each node has one CPU, and a rank takes one."""
-    store = folder / "ranks"
+    store = new_store(folder / "ranks").root
     train = ["train", "glyphs-ccp", "--name", "t", "--workers", "2", "--store", store]
     out, _ = finished(dmltune(*train, *SMALL, "max_steps=4", "validate_every=2"))
     assert "on the validation classes" in out
@@ -72,7 +51,7 @@ def test_two_ranks_of_a_trial_are_on_two_nodes_and_its_model_comes_to_the_driver
 
 
 def test_a_table_of_a_paper_is_trained_on_a_cluster(dmltune: Start, folder: Path) -> None:
-    store, table = folder / "table", folder / "nine.yaml"
+    store, table = new_store(folder / "table").root, folder / "nine.yaml"
     table.write_text(TABLE, encoding="utf-8")
     run = ["reproduce", table, "--run", "--repeats", "1", "--folds", "2", "--store", store]
     out, err = finished(dmltune(*run))
@@ -82,24 +61,24 @@ def test_a_table_of_a_paper_is_trained_on_a_cluster(dmltune: Start, folder: Path
     assert trial_folders() == []
 
 
-def test_a_search_that_lost_the_gcs_ends_and_continues_on_the_next_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_search_that_lost_the_gcs_ends_and_continues_on_another_cluster(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(GIVEN_UP, "5")
     steps, every = 200, 20
-    store, cache = tmp_path / "store", str(tmp_path / "cache")
+    store, cache = new_store(tmp_path / "store").root, str(tmp_path / "cache")
     search = ["search", "glyphs-ccp", "--name", "k", "--trials", "2", "--store", store]
     search += [*SMALL, f"max_steps={steps}", f"validate_every={every}"]
-    with running_cluster(1) as cluster, drivers(cluster, {"DMLTUNE_CACHE": cache}) as start:
+    with running_cluster(1) as lost, drivers(lost, {"DMLTUNE_CACHE": cache}) as start:
         driver = start(*search)
         wait_for(lambda: mirrored_step(store, "0000") >= every, driver)
-        cluster.kill_gcs()
+        lost.kill_gcs()
         _, err = driver.communicate(timeout=100)
         assert driver.returncode != 0
         assert "does not answer" in err
     before = mirrored_step(store, "0000")
     assert max(logged_steps(Store.at(store), "0000")) - before <= every
-    with running_cluster(1) as cluster, drivers(cluster, {"DMLTUNE_CACHE": cache}) as start:
+    with drivers(cluster, {"DMLTUNE_CACHE": cache}) as start:
         seen: list[int] = []
 
         def goes_on() -> bool:

@@ -79,6 +79,16 @@ class Cluster:
         """Kill all processes of a node at once."""
         _kill(self.nodes.pop(name))
 
+    def nodes_with(self, title: str) -> list[str]:
+        """Return the names of the nodes that run a process with this word in its title."""
+        found = []
+        for name, node in self.nodes.items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                processes = psutil.Process(node.pid).children(recursive=True)
+                if any(title in " ".join(each.cmdline()) for each in processes):
+                    found.append(name)
+        return found
+
     def kill_gcs(self) -> None:
         """Kill the head's GCS; its other processes stay."""
         children = psutil.Process(self.head.pid).children(recursive=True)

@@ -56,7 +56,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     overrides = (*SMALL, "max_steps=16", "validate_every=4")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder / "trials"), *overrides],
-        capture_output=True, text=True, cwd=folder, timeout=280, check=False, env=os.environ,
+        capture_output=True, text=True, cwd=folder, timeout=550, check=False, env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

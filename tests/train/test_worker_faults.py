@@ -77,7 +77,7 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     overrides = (*SMALL, "max_steps=16", "validate_every=4")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder / "trials"), *overrides],
-        capture_output=True, text=True, cwd=folder, timeout=300, check=False,
+        capture_output=True, text=True, cwd=folder, timeout=550, check=False,
         env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
