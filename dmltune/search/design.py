@@ -2,11 +2,13 @@
 
 score[i, b] = μ_i + z_b·θ + e,  e ~ N(0, σ²). The columns of z, each a random effect with mean 0:
 
-    seeds   one for each seed block with two or more configurations,
+    seeds   one for each seed block with two or more configurations, the `SEEDS` most used ones at most,
     shift   when most first scores are of one block (the main block): the mean of all seeds minus that block,
     folds   one for each fold but the most frequent one, relative to that fold.
 
-A block with one configuration needs no column of its own: its effect is part of e.
+A block with one configuration needs no column of its own: its effect is part of e. So is that of a seed
+beyond `SEEDS`: the time of a verdict grows with the third power of the columns, and a mean over so many paired
+seeds gains little from one more.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from dmltune.search.score_table import ScoreTable, fold_of
 
 Floats = NDArray[np.float64]
+SEEDS = 12
 _SMALLEST_HALVED = 8
 _ROUNDING = 1e-12  # relative differences below this are no noise
 
@@ -105,7 +108,8 @@ def design_of(table: ScoreTable) -> Design:
     folds = Counter(fold_of(next(iter(table.scores(c)))) for c in candidates)
     main_block, main_count = firsts.most_common(1)[0]
     anchored = main_count >= 2 and 2 * main_count >= len(candidates)
-    seeds = [b for b, n in used.items() if n >= 2 and not (anchored and b == main_block)]
+    shared = [b for b, n in used.items() if n >= 2 and not (anchored and b == main_block)]
+    seeds = sorted(shared, key=lambda block: -used[block])[:SEEDS]  # of equally used ones the first
     other_folds = [f for f in dict.fromkeys(fold_of(b) for b in used) if f != folds.most_common(1)[0][0]]
     names: list[tuple[str, Hashable]] = [("seed", b) for b in seeds]
     if anchored and len(used) > 1:

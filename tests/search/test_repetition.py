@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from dmltune.search.beliefs import beliefs
-from dmltune.search.design import design_of
+from dmltune.search.design import SEEDS, design_of
 from dmltune.search.repetition import next_block, next_repetition, repetition_values
 from dmltune.search.score_table import ScoreTable
 
@@ -138,3 +138,19 @@ def test_the_rarest_fold_of_a_candidate_is_next() -> None:
     for fold in (1, 2):
         table.add(1, (7, fold), 1.0)
     assert next_block(table, 1) == (8, 0)
+
+
+def test_hundreds_of_seeds_have_few_columns_and_the_verdict_stays_right() -> None:
+    random = np.random.default_rng(0)
+    table, good = ScoreTable(), [0.5, 0.6, *(-0.1 * number for number in range(10))]
+    effects = random.normal(scale=0.2, size=300)  # of the seeds, on all configurations alike
+    for candidate, mean in enumerate(good):
+        for seed in range(300 if candidate < 2 else 1):
+            table.add(candidate, (seed, 0), mean + effects[seed] + 0.1 * random.standard_normal())
+    design = design_of(table)
+    assert design.columns.shape[1] <= SEEDS + 1
+    belief = beliefs(design)
+    assert belief is not None
+    lead = belief.difference(1, 0)
+    assert lead.quantile(0.025) < 0.1 < lead.quantile(0.975)
+    assert lead.quantile(0.025) > 0.05
