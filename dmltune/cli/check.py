@@ -107,6 +107,7 @@ def show_plan(args: argparse.Namespace, out: Output) -> int:
     from dmltune.check.baseline_search import baseline_space
     from dmltune.cli.cost import estimate, rows_of_all
     from dmltune.cli.dry_run import planned_resources
+    from dmltune.report.summary import count
     from dmltune.resources import Locations
     from dmltune.store import Store
 
@@ -140,10 +141,11 @@ def show_plan(args: argparse.Namespace, out: Output) -> int:
             "cost": cost,
         }
     )
-    models = f"{len(members)} models: {len(configurations)} configurations"
+    models = f"{count(len(members), 'model')}: {count(len(configurations), 'configuration')}"
     out.show("", plan_table(prepared), "")
-    out.show(f"{models} × {plan.folds} folds × {plan.repeats} seeds, protocol {plan.protocol}")
-    out.show(f"{trained} of them are trained; check {prepared.name}")
+    design = f"{count(plan.folds, 'fold')} × {count(plan.repeats, 'seed')}"
+    out.show(f"{models} × {design}, protocol {plan.protocol}")
+    out.show(f"{trained} of them are trained; the name of the check is {prepared.name}")
     out.show(*([prepared.note] if prepared.note else []))
     out.show("", facts_table(*cost_rows(cost), *rows_of_all(cost, "trainings", True, len(members))))
     if varies:

@@ -16,6 +16,7 @@ METRICS = (
     *("map_at_r", "precision_at_1", "r_precision", "nmi", "f1"),
     *("k_reciprocal_map_at_r", "aqe_map_at_r"),
 )
+LEAST_GAP = 5e-4  # smaller differences of a class are shown as 0.0 points
 EXTREMES = 8  # classes with the largest gains, and as many with the largest losses
 FEW_MODELS = 24  # more are folded away
 GEOMETRY = {
@@ -115,7 +116,7 @@ def differences(document: CheckDocument) -> PageTable | None:
 
 def count(gaps: Sequence[tuple[int, float]], sign: int) -> str:
     """Return on how many classes the difference to the baseline has this sign."""
-    return f"{sum(sign * gap > 0 for _, gap in gaps):,}"
+    return f"{sum(sign * gap > LEAST_GAP for _, gap in gaps):,}"
 
 
 def gains_and_losses(
@@ -136,8 +137,8 @@ def gains_and_losses(
             rows.append([classes.names[at], f"{classes.images[at]:,}", *shares, difference])
         return PageTable(headings, rows, range(1, 5), "narrow")
 
-    gains = [pair for pair in reversed(ranked) if pair[1] > 0][:EXTREMES]
-    losses = [pair for pair in ranked if pair[1] < 0][:EXTREMES]
+    gains = [pair for pair in reversed(ranked) if pair[1] > LEAST_GAP][:EXTREMES]
+    losses = [pair for pair in ranked if pair[1] < -LEAST_GAP][:EXTREMES]
     sides = (("Largest gains", gains), ("Largest losses", losses))
     return [(name, table(chosen)) for name, chosen in sides if chosen]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dmltune.report import formatting
+from dmltune.report.summary import count
 
 if TYPE_CHECKING:
     from dmltune.check.document import (
@@ -159,6 +160,11 @@ def with_interval(result: MeanResult | EnsembleResult | None) -> str:
 def planned(document: CheckDocument) -> int:
     """Return the number of models of each configuration."""
     return document.folds * document.repeats
+
+
+def design(document: CheckDocument) -> str:
+    """Return `2 folds × 1 repeat`."""
+    return f"{count(document.folds, 'fold')} × {count(document.repeats, 'repeat')}"
 
 
 def dim_of(document: CheckDocument) -> int | None:

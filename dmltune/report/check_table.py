@@ -23,8 +23,8 @@ STYLES = {"better": "bold green", "worse": "bold red", "none": "", "unknown": "y
 
 def check_table(document: CheckDocument) -> list[RenderableType]:
     """Return title, cautions, scores, verdicts, the search's score, failures and footnotes."""
-    design = f"{_count(document.folds, 'fold')} × {_count(document.repeats, 'repeat')}"
-    title = f"{document.name} · {document.space_name}   {document.protocol} protocol, {design}"
+    design = f"{document.protocol} protocol, {say.design(document)}"
+    title = f"{document.name} · {document.space_name}   {design}"
     parts: list[RenderableType] = ["", *lines(title, "bold"), *lines(say.measured_on(document), "dim")]
     if cautions := say.cautions(document):
         parts += ["", *(part for text in cautions for part in lines(text, "bold red"))]
@@ -135,7 +135,3 @@ def _footnote(document: CheckDocument) -> str:
         f"Means of single models over folds and seeds.{joined} Differences are in points, of models paired "
         f"by fold and seed; their intervals cover {say.covered(document)}."
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

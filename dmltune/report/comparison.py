@@ -46,6 +46,7 @@ def sentences(found: TrialComparison) -> list[Text]:
         )
         if found.paired and found.paired < max(len(found.left.scores), len(found.right.scores)):
             text.append(f"The lead is over the {count(found.paired, 'training')} of both with the same seed.")
+        text += verdict_of_the_search(found)
     elif found.differences:
         text.append("No configuration was repeated, so the noise is unknown.")
     for side in (found.left, found.right):
@@ -56,6 +57,25 @@ def sentences(found: TrialComparison) -> list[Text]:
     if len(chosen) == 1:
         text.append(f"{chosen[0]} was chosen for its score, so the score is optimistic.")
     return [part for sentence in text for part in lines(sentence, rest="  ")]
+
+
+def verdict_of_the_search(found: TrialComparison) -> list[str]:
+    """Return the stored lead of a search, where its winner and its baseline are compared.
+
+    It differs from the one here: it reads all trials of the search, and is corrected for the choice.
+    """
+    search, winner = found.left.search, found.left.search.winner
+    pair = {side.record.role: side.record.number for side in (found.left, found.right)}
+    outcome = search.outcome if search.name == found.right.search.name else None
+    if winner is None or outcome is None or outcome.lead is None:
+        return []
+    if set(pair) != {winner.role, "baseline"} or pair[winner.role] != winner.number:
+        return []
+    relation = "within the noise" if outcome.lead_is_noise else "above the noise"
+    return [
+        f"The search itself reads all its trials and corrects for the choice: {search.name} leads its "
+        f"baseline by {interval(outcome.lead, signed=True)} points, {relation}."
+    ]
 
 
 def scores_table(found: TrialComparison) -> Table:

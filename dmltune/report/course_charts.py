@@ -109,5 +109,5 @@ def outcome_rows(data: SearchPageData) -> list[tuple[str, str]]:
         saved = sum(1 - row.step / row.max_steps for row in early)
         facts.append(("spared by stopping early", f"the time of about {saved:.1f} whole trials"))
     if (best := percent(data.untrained)) is not None:
-        facts.append(("before the first step", f"{best:.1f} %"))
+        facts.append((f"{formatting.metric_name(search.metric)} before training", f"{best:.1f} %"))
     return facts

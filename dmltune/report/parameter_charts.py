@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 POINTS = ("reference", "search")
 WIDE_RANGE = 30  # a positive range with a larger ratio has a logarithmic axis
-MOST_PARAMETERS, MOST_LINES = 9, 400
+MOST_PARAMETERS, MOST_LINES, MOST_TICKS = 9, 400, 10
 
 
 def importances(data: SearchPageData) -> Chart | None:
@@ -109,8 +109,11 @@ def parameters(data: SearchPageData) -> list[Chart]:
 def numeric_axis(values: list[Any]) -> Spec:
     if is_log(values):
         return {"scale": {"type": "log"}, "axis": charts.decades(min(values), max(values))}
-    whole = {"tickMinStep": 1} if all(isinstance(value, int) for value in values) else {}
-    return {"axis": {"labelOverlap": True, **whole}}
+    axis: Spec = {"labelOverlap": True}
+    if all(isinstance(value, int) for value in values):
+        few = max(values) - min(values) <= MOST_TICKS  # Vega's own ticks would be 4.0, 4.5, 5.0
+        axis |= {"values": list(range(min(values), max(values) + 1)), "format": "d"} if few else {}
+    return {"axis": axis}
 
 
 def parallel(data: SearchPageData) -> Chart | None:
@@ -158,7 +161,9 @@ def parallel_spec(lines: list[Spec], ticks: list[Spec], labels: list[str], count
     }
     x = charts.nominal("axis", sort=labels, axis=axis, scale={"type": "point", "padding": 0.3})
     y = {"field": "place", "type": "quantitative", "axis": None, "scale": {"domain": [-0.04, 1.04]}}
-    colour = quantity("score", metric, scale={"scheme": "viridis"}, legend={"gradientLength": 160})
+    # without the darkest and the palest colours: lines are seen on a dark page and on a white one
+    scheme = {"name": "viridis", "extent": [0.3, 0.95]}
+    colour = quantity("score", metric, scale={"scheme": scheme}, legend={"gradientLength": 160})
     near = {"param": "near", "empty": False}
     point = {"type": "point", "fields": ["trial"], "on": "pointerover", "clear": "pointerout"}
     winner = {"test": "datum.role == 'winner'", "value": 1}

@@ -148,13 +148,13 @@ def ends(interval: Range | None) -> dict[str, float | None]:
 
 
 def history(data: SearchPageData) -> Chart | None:
-    """Every trial's best score, and the best of the complete ones so far."""
+    """Every trial's best score, and the best of the complete points of the space so far."""
     scored = (row for row in data.search.rows if percent(row.best) is not None)
     rows = [row for row in scored if row.role != "cheap"]
     if not rows:
         return None
     values = named_last([trial_facts(data, row) for row in thinned(data, rows)])
-    complete = [row for row in rows if row.state == "complete" and row.role != "repeat"]
+    complete = [row for row in rows if row.state == "complete" and row.role in ("reference", "search")]
     pick = max if data.search.mode == "max" else min
     best = list(accumulate((percent(row.best) or 0.0 for row in complete), pick))
     steps = [

@@ -151,7 +151,8 @@ def members_table(data: SearchPageData) -> PageTable | None:
         row = data.search.row(number)
         note = UNTRAINED if row.untrained else ""
         values = Cell(formatting.parameters(row.values), "code")
-        rows.append([Cell(f"trial {number}", note=note), formatting.percent(row.best), values])
+        label = Cell(f"trial {number}", "short", note)
+        rows.append([label, formatting.percent(row.best), values])
     metric = formatting.metric_name(data.search.metric)
     return PageTable(["", f"{metric} %", "set"], rows, range(1, 2)) if rows else None
 
@@ -205,14 +206,20 @@ def dropped_table(data: SearchPageData) -> PageTable | None:
 
 
 def commands(data: SearchPageData) -> Sequence[tuple[str, str]]:
-    name = data.search.name
-    return (
-        (
-            f"dmltune check {name}",
-            "train the three anew and measure them on unseen classes",
-        ),
-        (f"dmltune evaluate {name} --split test --compare", "the stored models on the test classes"),
-        (f"dmltune export-config {name} -o best.yaml", "the configuration above as a file"),
-        (f"dmltune resume {name}", "go on with this search"),
-        (f"dmltune ui {name}", "every run in MLflow"),
-    )
+    """Return the next commands: those that work in the state of the search."""
+    name, status = data.search.name, data.search.status
+    rows: list[tuple[str, str]] = []
+    if data.winner is not None and status == "complete":
+        rows.append((f"dmltune check {name}", "train them anew and measure them on unseen classes"))
+    if data.winner is not None and status != "running":
+        compared = " --compare" if data.baseline is not None else ""
+        rows.append(
+            (f"dmltune evaluate {name} --split test{compared}", "the stored models on the test classes")
+        )
+    if data.winner is not None:
+        rows.append((f"dmltune export-config {name} -o best.yaml", "the configuration above as a file"))
+    if status == "running":
+        rows.append((f"dmltune report {name}", "this page with what has come since"))
+    else:
+        rows.append((f"dmltune resume {name}", "go on with this search"))
+    return [*rows, (f"dmltune ui {name}", "every run in MLflow")]

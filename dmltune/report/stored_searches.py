@@ -13,6 +13,7 @@ from rich.text import Text
 
 from dmltune.report import formatting
 from dmltune.report.front_table import front_view
+from dmltune.report.summary import command_lines
 from dmltune.report.terminal import grid, line, lines
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def best_view(search: StoredSearch, winner: TrialRecord, places: str) -> list[Re
         *remarks,
         *front_view(search.front, search.rows, search.metric),
         "",
-        *commands(search.name, places),
+        *commands(search.name, places, whole=search.status == "complete"),
     ]
 
 
@@ -148,13 +149,14 @@ def outcome_lines(search: StoredSearch, winner: TrialRecord) -> list[Text]:
     return [part for sentence in sentences for part in lines(sentence, rest="  ")]
 
 
-def commands(name: str, places: str) -> list[Text]:
-    """Return commands to copy."""
+def commands(name: str, places: str, whole: bool) -> list[Text]:
+    """Return commands to copy; only a `whole` search can be checked."""
     shown = shlex.quote(name)
-    rows = (
-        (f"dmltune evaluate {shown} --split test{places}", "on unseen classes"),
-        (f"dmltune export-config {shown}{places} -o best.yaml", "its configuration as YAML"),
+    check = (f"dmltune check {shown}{places}", "is it better, or luck?")
+    return command_lines(
+        [
+            (f"dmltune evaluate {shown} --split test{places}", "on unseen classes"),
+            *([check] if whole else []),
+            (f"dmltune export-config {shown}{places} -o best.yaml", "its configuration as YAML"),
+        ]
     )
-    return [
-        Text.assemble("  ", line(command, "bold"), (f"  # {meaning}", "dim")) for command, meaning in rows
-    ]

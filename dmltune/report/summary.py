@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,9 @@ def summary(
         parts.append(line("stopped before its end; finished trials are kept", "yellow"))
     if text := warning(result.protocol):
         parts += ["", line(text, "bold red")]
-    parts += ["", side_by_side(result, baseline), *map(line, verdict(result, test_opened))]
+    parts += ["", side_by_side(result, baseline)]
+    for text in verdict(result, test_opened):
+        parts += wrapped_lines(text) if text else [""]
     parts += front_view(result.front, rows, result.metric)
     if cheap := fidelity_lines(result.fidelity):
         parts += ["", *(part for text in cheap for part in wrapped_lines(text))]
@@ -122,9 +124,9 @@ def verdict(result: SearchResult, test_opened: bool) -> list[str]:
     if any(row is not None and row.untrained for row in (winner, result.baseline)):
         lines.append("Untrained: no step was better than the network before the first one.")
     lines += noise_lines(result)
+    differences = "" if base is None else "Differences are to the baseline, in points. "
     lines += [
-        "Differences are to the baseline, in points. The winner is the best of many trials",
-        "on these classes: expect less on other classes.",
+        f"{differences}The winner is the best of many trials on these classes: expect less on other classes."
     ]
     if warning(result.protocol):
         return [*lines, "These are the test classes."]
@@ -182,11 +184,18 @@ def next_commands(result: SearchResult, resume: str, extend: str, places: str) -
         commands.append((resume, "continue this search"))
     if result.winner is not None:
         commands.append((f"dmltune evaluate {result.name} --split test{places}", f"on {unseen} classes"))
+    if result.winner is not None and not result.interrupted:
+        commands.append((f"dmltune check {result.name}{places}", "is it better, or luck?"))
     commands.append(
         (f"dmltune ui {result.name}{store_option(result.store)}", "compare its trials, in the browser")
     )
     if not result.interrupted and result.winner is not None:
         commands.append((extend, "more trials"))
+    return command_lines(commands)
+
+
+def command_lines(commands: Sequence[tuple[str, str]]) -> list[Text]:
+    """Return commands with their meanings; a long one stands alone below its meaning."""
     width = max((len(command) for command, _ in commands if len(command) <= SHORT), default=0)
     lines: list[Text] = []
     for command, meaning in commands:

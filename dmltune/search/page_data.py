@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,8 @@ class SearchPageData:
         interval = None
         if self.noise is not None:
             interval = t_interval(mean, self.noise.std / len(scores) ** 0.5, self.noise.freedom)
+            most = 1.0 if self.search.mode == "max" else math.inf  # such scores are shares, the others radii
+            interval = Range(mean, max(0.0, interval.low), min(most, interval.high))
         return ConfigurationScores(configuration_of(record), scores, mean, interval)
 
     @cached_property

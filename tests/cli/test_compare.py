@@ -27,6 +27,14 @@ from dmltune.search.comparing import lead_of, pooled, t_interval
 from dmltune.store import Store
 
 HALF = WrittenTrial("search", {0: 0.1, 10: 0.38}, REFERENCE, TrialState.PRUNED)
+JUDGED: dict[str, Any] = {
+    "winner": 2,
+    "winner_set": [2],
+    "noise": 0.01,
+    "corrected": {"mean": 0.44, "low": 0.42, "high": 0.46},
+    "lead": {"mean": 0.09, "low": 0.04, "high": 0.14},
+    "lead_is_noise": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +43,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = new_store(tmp_path_factory.mktemp("runs"))
     repeats = [repeat(0.42, 1), repeat(0.44, 1, of=1), repeat(0.47, 2, of=1)]
     write_search(store, "a", [reference(0.40), point(0.45, proxies=5), *repeats, HALF])
+    baseline = WrittenTrial("baseline", {0: 0.1, 10: 0.35})
+    judged = [reference(0.40), baseline, point(0.45), repeat(0.44, 1, of=2)]
+    write_search(store, "judged", judged, outcome=JUDGED)
     write_search(store, "b", [reference(0.41), point(0.43, proxies=6)])
     write_search(store, "other-data", [reference(0.41)], data="glyphs:g")
     lower = EXPERIMENT.with_values({"objective.metric": "precision_at_1", "objective.protocol": "halves"})
@@ -86,6 +97,16 @@ def test_two_searches_are_their_winners_and_the_noise_of_either_counts(
     assert "points, within the noise." in out
     assert "The lead is over the 1 training of both with the same seed." in out
     assert "references.proxies" in out
+
+
+def test_a_winner_against_its_baseline_is_shown_with_the_lead_that_the_search_has_stored(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The two read the trials in another way; `best` shows the second."""
+    expected = "judged leads its baseline by +9.0 [+4.0, +14.0] points, above the noise."
+    for left, right in (("judged", "judged/1"), ("judged/1", "judged/2")):
+        assert expected in " ".join(table(capsys, store, left, right).split())
+    assert "reads all its trials" not in table(capsys, store, "judged/0", "judged/1")
 
 
 def test_a_pruned_trial_is_said_to_have_no_final_score(

@@ -12,9 +12,16 @@ from support.large_search import write_large_search
 from support.stored_searches import WrittenTrial, point, reference, repeat, write_search
 from support.stores import new_store
 
-from dmltune.report import course_charts, search_charts
+from dmltune.report import course_charts, parameter_charts, search_charts
 from dmltune.report.charts import json_text, write_charts
-from dmltune.report.search_page import members_table, scores_table, sections, verdict, write_search_page
+from dmltune.report.search_page import (
+    commands,
+    members_table,
+    scores_table,
+    sections,
+    verdict,
+    write_search_page,
+)
 from dmltune.search.page_data import SearchPageData, ended_at
 from dmltune.search.stored import StoredSearches
 from dmltune.store import Store
@@ -98,6 +105,40 @@ def test_the_interval_of_a_configuration_is_students_with_the_pooled_noise(data:
     assert found.interval is not None
     assert found.mean == pytest.approx(0.44)
     assert found.interval.high - found.mean == pytest.approx(12.706 * (0.02 / 2**0.5) / 2**0.5, rel=1e-3)
+
+
+def test_an_interval_of_shares_stays_between_0_and_100(store: Store) -> None:
+    trials = (reference(0.13), BASELINE, point(0.12, proxies=2), repeat(0.3, 1, of=2))
+    data = data_of(store, "wide", *trials)
+    found = data.scores_of(data.reference)
+    assert found is not None
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == (0, 1)
+
+
+def test_the_best_so_far_is_of_points_and_not_of_the_baseline(store: Store) -> None:
+    data = data_of(store, "strong", reference(0.1), BASELINE, point(0.2, proxies=2), point(0.15, proxies=4))
+    chart = search_charts.history(data)
+    assert chart is not None
+    steps = chart.spec["layer"][0]["data"]["values"]
+    assert [(step["trial"], step["best"]) for step in steps] == [(0, 10.0), (2, 20.0), (3, 20.0)]
+
+
+def test_a_whole_number_has_whole_ticks_and_lines_are_seen_on_dark_pages() -> None:
+    assert parameter_charts.numeric_axis([4, 6, 5])["axis"]["values"] == [4, 5, 6]
+    assert "values" not in parameter_charts.numeric_axis([4, 64])["axis"]
+    spec = parameter_charts.parallel_spec([], [], ["a"], 1, "MAP@R %")
+    scheme = spec["layer"][0]["encoding"]["color"]["scale"]["scheme"]
+    assert scheme["extent"][0] >= 0.25  # the darkest colours of viridis are those of a dark page
+
+
+def test_the_next_commands_are_those_that_work(store: Store, data: SearchPageData) -> None:
+    assert [text.split()[1] for text, _ in commands(data)] == [
+        *("check", "evaluate", "export-config", "resume", "ui")
+    ]
+    write_search(store, "begun", [BASELINE], state=None, planned=9)
+    begun = SearchPageData(StoredSearches(store).get("begun"))
+    assert [text.split()[1] for text, _ in commands(begun)] == ["resume", "ui"]
 
 
 def test_a_page_without_data_and_model_says_so_and_needs_nothing_else(

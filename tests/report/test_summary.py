@@ -14,6 +14,8 @@ from dmltune.search.state import IdleParameter, Outcome, Range, SearchResult, Tr
 RESUME = "dmltune search glyphs-ccp --name demo"
 EXTEND = f"{RESUME} --trials 12"
 
+FOUND = Outcome(2, (2, 0), 0.021, Range(0.196, 0.164, 0.23), Range(0.005, -0.023, 0.031), True)
+
 
 def printed(result: SearchResult, test_opened: bool = False) -> str:
     stream = io.StringIO()
@@ -48,6 +50,7 @@ def test_it_says_whether_the_test_classes_have_been_opened(result: SearchResult)
 def test_next_commands_stand_on_one_line_each_with_everything_they_need(result: SearchResult) -> None:
     commands = [line.partition("  #")[0].strip() for line in printed(result).splitlines()]
     assert "dmltune evaluate demo --split test --data-root /data" in commands
+    assert "dmltune check demo --data-root /data" in commands
     assert EXTEND in commands
     assert f"dmltune ui demo --store {result.store}" in commands
 
@@ -68,6 +71,7 @@ def test_a_search_without_a_finished_trial_has_no_winner(result: SearchResult) -
 def test_it_says_when_nothing_beat_the_baseline(result: SearchResult) -> None:
     strong = replace(result, baseline=TrialRecord(1, "baseline", {}, "complete", 600, 600, 0.5, 0.5))
     assert "No trial is better than the baseline." in printed(strong)
+    assert "Differences are to the baseline" not in printed(replace(result, baseline=None))
     assert "No trial is better than the reference point." in printed(replace(result, winner=result.reference))
 
 
@@ -84,6 +88,9 @@ def test_no_table_is_wider_than_80_columns(result: SearchResult) -> None:
             with console.capture() as captured:
                 console.print(part)
             assert all(len(line) <= 80 for line in captured.get().splitlines())
+    sentences = printed(replace(result, verdict=FOUND)).partition("runs and checkpoints")[0]
+    assert "Winner: 19.6 (16.4 to 23.0) after" in sentences
+    assert max(map(len, sentences.splitlines())) <= 80
 
 
 def test_the_default_store_needs_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
