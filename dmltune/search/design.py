@@ -7,8 +7,8 @@ score[i, b] = μ_i + z_b·θ + e,  e ~ N(0, σ²). The columns of z, each a rand
     folds   one for each fold but the most frequent one, relative to that fold.
 
 A block with one configuration needs no column of its own: its effect is part of e. So is that of a seed
-beyond `SEEDS`: the time of a verdict grows with the third power of the columns, and a mean over so many paired
-seeds gains little from one more.
+beyond `SEEDS`: the time of a verdict grows with the third power of the columns, and a mean over so many
+paired seeds gains little from one more.
 """
 
 from __future__ import annotations
