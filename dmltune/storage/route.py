@@ -19,12 +19,11 @@ from typing import Any
 
 from dmltune.errors import UserError
 from dmltune.storage.receiver import RayTransport, sees, start_receiver
-from dmltune.storage.transport import PATIENCE_S, FileTransport
+from dmltune.storage.transport import ADDRESS_PATIENCE_S, PATIENCE_S, FileTransport
 
 RECEIVER = "receiver"
 PROBE_S = 60.0  # how long a node may take to answer
 ATTEMPTS = 3
-ADDRESS_PATIENCE_S = 600.0  # an outage of an object store is waited for
 
 
 @dataclass(frozen=True)

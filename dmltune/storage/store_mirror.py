@@ -12,7 +12,6 @@ that they refer to, then the copies, then state.json. What was deleted here is d
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import tempfile
@@ -27,9 +26,10 @@ from dmltune.errors import UserError
 from dmltune.provenance import this_process
 from dmltune.storage import snapshots
 from dmltune.storage.addresses import ANSWER_S, AddressTransport, within
+from dmltune.storage.file_lock import locked
 from dmltune.storage.lease import BEAT_S, Lease, LostLease
 from dmltune.storage.local_copy import DATABASES, LocalCopy, copy_folder
-from dmltune.storage.transport import file_digest, patiently, reason_of
+from dmltune.storage.transport import ADDRESS_PATIENCE_S, PATIENCE_S, T, file_digest, patiently, reason_of
 
 log = logging.getLogger(__name__)
 STATE = "state.json"
@@ -63,9 +63,9 @@ class StoreMirror:
         self._threads: list[threading.Thread] = []
         self.files.require_access(write=False)
         with contextlib.suppress(BlockingIOError), contextlib.ExitStack() as stack:
-            stack.enter_context(_locked(root / ".following", WAIT_S))
+            stack.enter_context(locked(root / ".following", WAIT_S))
             # held by an owner on this machine, which has the newest state
-            stack.enter_context(_locked(root / ".owner", 0.0, shared=True))
+            stack.enter_context(locked(root / ".owner", 0.0, shared=True))
             self._follow()
 
     def _follow(self) -> None:
@@ -124,7 +124,7 @@ class StoreMirror:
         self.files.require_access(write=True)
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(_locked(self.root / ".owner", WAIT_S))
+                stack.enter_context(locked(self.root / ".owner", WAIT_S))
             except BlockingIOError:
                 raise UserError(
                     f"the store {self.address} is in use by another process on this machine. "
@@ -245,7 +245,7 @@ class StoreMirror:
 
     def bring(self, folder: Path) -> None:
         """Let the files of this folder be on this machine."""
-        patiently(lambda: self._copy.bring(folder, self.workers_write), f"fetching from {self.address}")
+        self._patiently(lambda: self._copy.bring(folder, self.workers_write), "fetching from")
 
     def publish_now(self) -> None:
         """Publish, and repeat it while it fails; a UserError after `END_S` seconds."""
@@ -256,8 +256,13 @@ class StoreMirror:
     def subfolders(self, folder: Path) -> set[str]:
         """Return the names of the folders that the address has in this one."""
         prefix = folder.relative_to(self.root).as_posix()
-        found = patiently(lambda: self.files.names(prefix), f"reading {self.address}")
+        found = self._patiently(lambda: self.files.names(prefix), "reading")
         return {name.removeprefix(f"{prefix}/").partition("/")[0] for name in found}
+
+    def _patiently(self, action: Callable[[], T], what: str) -> T:
+        """Repeat what fails; an owner waits for an outage as long as its workers do."""
+        seconds = ADDRESS_PATIENCE_S if self._owners else PATIENCE_S
+        return patiently(action, f"{what} {self.address}", seconds)
 
     def discard(self, path: Path) -> None:
         self._copy.discard(path)
@@ -282,19 +287,3 @@ class StoreMirror:
             raise
         except Exception as error:
             raise UserError(f"the store {self.address} cannot be written: {reason_of(error)}") from None
-
-
-@contextlib.contextmanager
-def _locked(path: Path, seconds: float, shared: bool = False) -> Iterator[None]:
-    """Hold a lock that the kernel frees when the process ends; a BlockingIOError after `seconds`."""
-    kind, deadline = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, time.monotonic() + seconds
-    with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, kind | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise
-            time.sleep(0.1)
-        yield

@@ -19,6 +19,7 @@ T = TypeVar("T")
 CHUNK = 4 << 20  # bytes that travel at a time
 WINDOW = 4  # chunks on their way at the same time
 PATIENCE_S = 60.0  # how long a failing call is repeated
+ADDRESS_PATIENCE_S = 600.0  # the same during a search: an outage of an object store is waited for
 _NAME = re.compile(r"[^\x00-\x1f\x7f\\]{1,1000}")
 
 

@@ -99,6 +99,30 @@ def test_an_address_that_cannot_be_read_for_a_while_does_not_end_its_owner(
     assert rows(machine(tmp_path / "b", address).root) == [1]
 
 
+def test_an_owner_waits_for_an_outage_longer_than_a_reader(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dmltune.storage.store_mirror.PATIENCE_S", 0.1)
+    first = machine(tmp_path / "a", address)
+    first.files.write("searches/s/trials/0000/last/c", b"")
+    names, folder = first.files.names, first.root / "searches/s/trials"
+    failures: list[str] = []
+
+    def fail(prefix: str) -> list[str]:
+        if len(failures) < 2:
+            failures.append(prefix)
+            raise OSError("no answer")
+        return names(prefix)
+
+    monkeypatch.setattr(first.files, "names", fail)
+    with pytest.raises(TransferError, match="no answer"):
+        first.subfolders(folder)
+    with first.owned():
+        failures.clear()
+        assert first.subfolders(folder) == {"0000"}
+        assert len(failures) == 2
+
+
 def test_what_was_not_published_gives_way_to_what_another_machine_published(
     address: str, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from data.tiny_layouts import picture
 from support.cluster_drivers import (
     EVERY,
     LONG,
+    SMALL,
     STEPS,
     Start,
     finished,
@@ -145,7 +146,8 @@ def test_a_node_that_is_killed_or_preempted_costs_at_most_one_validation_interva
     """The node that trains is lost. The trial goes on where there is room, from its mirrored checkpoint."""
     store = new_store(folder / "killed").root
     words = ("search", "glyphs-ccp", "--name", "k", "--trials", "2", "--concurrent", "1", "--store", store)
-    search = dmltune(*words, *LONG)
+    steps = 1000  # so that a trial does not end within the notice
+    search = dmltune(*words, *SMALL, f"max_steps={steps}", f"validate_every={EVERY}")
 
     def moves_on(lose: Callable[[str], None], trial: str) -> None:
         wait_for(lambda: mirrored_step(store, trial) >= EVERY, search)
@@ -154,22 +156,22 @@ def test_a_node_that_is_killed_or_preempted_costs_at_most_one_validation_interva
         mirrored = mirrored_step(store, trial)
         reported = max(logged_steps(Store.at(store), trial))
         assert reported - mirrored <= EVERY
-        steps = []
+        seen = []
 
         def goes_on() -> bool:
-            steps.append(mirrored_step(store, trial))
-            return max(steps) > mirrored
+            seen.append(mirrored_step(store, trial))
+            return max(seen) > mirrored
 
         wait_for(goes_on, search)
-        assert min(steps) >= mirrored  # no step before that checkpoint was trained again
+        assert min(seen) >= mirrored  # no step before that checkpoint was trained again
         cluster.add_node(f"after {name}", 1, hidden=[folder])
 
-    moves_on(cluster.kill_node, "0000")
-    moves_on(lambda name: preempt(cluster, name), "0001")
+    moves_on(lambda name: preempt(cluster, name), "0000")
+    moves_on(cluster.kill_node, "0001")
     finished(search)
     require_models(Store.at(store), 2)
     for trial in ("0000", "0001"):
-        assert logged_steps(Store.at(store), trial) == list(range(0, STEPS + 1, EVERY))
+        assert logged_steps(Store.at(store), trial) == list(range(0, steps + 1, EVERY))
 
 
 def preempt(cluster: Cluster, name: str) -> None:
