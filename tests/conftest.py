@@ -51,7 +51,7 @@ WITH_RAY = (  # lanes of about the same length; Ray's starts mostly wait
     (
         *("search/test_whole_search.py", "cli/test_submit.py", "reproduce/test_collage.py"),
         *("train/test_training.py", "test_packaging.py", "cli/test_search_own_data.py"),
-        *("security/test_private_files.py", "security/test_passwords.py"),
+        *("security/test_private_files.py", "security/test_passwords.py", "train/test_placement_groups.py"),
         *("train/test_worker_faults.py", "train/test_nodes.py"),
     ),
 )
