@@ -196,7 +196,11 @@ class Store:
 
 def existing_folder(root: Path) -> Path:
     """Return `root`, or its nearest parent that is there."""
-    return next(folder for folder in (root, *root.parents) if os.path.lexists(folder))
+    for folder in (root, *root.parents):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            folder.lstat()  # an OSError for a name that no folder can have
+            return folder
+    return root
 
 
 def _no_folder(named: str, error: Exception) -> UserError:

@@ -11,7 +11,6 @@ import importlib.util
 import json
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dmltune.cli.output import console_for
 from dmltune.cli.parser import overrides_of
 from dmltune.errors import UserError, printable, readable
+from dmltune.scratch import scratch_folder
 from dmltune.store import is_name
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def choose_experiment(args: argparse.Namespace) -> ChosenExperiment:
     stored = stored_proposal(Store.to_read(args.store).search_folder(name))
     proposal = None if stored else proposed(args.data, requested_steps(args.overrides), args.data_root)
     text = stored or (proposal.text if proposal else "")
-    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-        file = Path(scratch) / f"{space}.yaml"
+    with scratch_folder() as scratch:
+        file = scratch / f"{space}.yaml"
         file.write_text(text, encoding="utf-8")
         # a stored proposal and other data: the configuration of the name differs, and the search says so
         data = [f"data.path={json.dumps(absolute(args.data), ensure_ascii=False)}"] if stored else []

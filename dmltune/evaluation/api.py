@@ -5,7 +5,6 @@ Test classes are read only when asked for, or where nothing was trained; the tes
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from dmltune.models import EvaluatedModel, find_model
 from dmltune.report.figures import draw_distances
 from dmltune.report.summary import warning
 from dmltune.resources import Locations
+from dmltune.scratch import scratch_folder
 from dmltune.store import Store
 from dmltune.tracking import Tracker
 from dmltune.train.build import training_images, validation_split
@@ -196,8 +196,8 @@ def _log(
 ) -> None:
     """Log the figures and a picture of the distances in the run."""
     tracker.log(model.run_id, model.step, {key: float(value) for key, value in figures.items()})
-    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-        file = Path(scratch) / f"distances_{split}.png"
+    with scratch_folder() as scratch:
+        file = scratch / f"distances_{split}.png"
         title = f"{model.name} · {split} classes of {model.experiment.data.name}"
         tracker.log_file(model.run_id, draw_distances(*distance_histograms(emb_ND, labels_N), title, file))
 

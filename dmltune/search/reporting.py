@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from dmltune.report.charts import write_charts
 from dmltune.report.pages import FILE
 from dmltune.report.search_page import sections, write_search_page
 from dmltune.resources import Locations
+from dmltune.scratch import scratch_folder
 from dmltune.search.page_data import SearchPageData
 from dmltune.search.state import SearchResult
 from dmltune.search.stored import StoredSearch, StoredSearches
@@ -47,10 +47,10 @@ def log_report(locations: Locations, result: SearchResult) -> None:
         return
     name = result.name
     try:
-        with locations.store.owned(), tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        with locations.store.owned(), scratch_folder() as scratch:
             search = StoredSearches(locations.store).get(name)
             gallery = new_gallery(search, locations)
-            page = write_search_page(SearchPageData(search, gallery), Path(scratch) / FILE)
+            page = write_search_page(SearchPageData(search, gallery), scratch / FILE)
             search.tracker.log_file(search.run_id, page)
             if gallery is not None:
                 search.tracker.log_json(search.run_id, GALLERY, gallery)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dmltune import tags
@@ -16,6 +14,7 @@ from dmltune.experiment.tree import flatten
 from dmltune.report.run_note import model_note, question, verdict_note
 from dmltune.report.search_figure import draw
 from dmltune.runs import CONTINUES, TrackedRun, data_inputs, training_params
+from dmltune.scratch import scratch_folder
 from dmltune.search.records import TrialRecords
 from dmltune.search.state import SearchResult, TrialRecord
 from dmltune.store import Store
@@ -153,8 +152,8 @@ def log_result(parent: TrackedRun, result: SearchResult, records: TrialRecords, 
         _log_winner(parent, result, winner, records, note)
         tracker.log(parent.run_id, len(result.rows), _figures(result, workers))
     tracker.log_json(parent.run_id, "result.json", result.to_dict())
-    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-        tracker.log_file(parent.run_id, draw(result, Path(scratch) / "search.png"))
+    with scratch_folder() as scratch:
+        tracker.log_file(parent.run_id, draw(result, scratch / "search.png"))
     if result.interrupted:
         parent.interrupt(CONTINUES)
     else:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from typing import Any
 
 from dmltune.errors import UserError
 from dmltune.provenance import this_process
+from dmltune.scratch import scratch_folder
 from dmltune.storage import snapshots
 from dmltune.storage.addresses import ANSWER_S, AddressTransport, within
 from dmltune.storage.file_lock import locked
@@ -92,9 +92,9 @@ class StoreMirror:
         self._copy.note_generation(generation)
 
     def _follow_databases(self, state: dict[str, Any]) -> None:
-        with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        with scratch_folder() as scratch:
             for name, entry in state["databases"].items():
-                copy = Path(scratch) / Path(name).name
+                copy = scratch / Path(name).name
                 found = name in DATABASES and self.files.fetch(str(entry["file"]), copy)
                 if not found or file_digest(copy) != entry["sha256"]:
                     raise UserError(
@@ -203,14 +203,14 @@ class StoreMirror:
 
     def publish(self) -> None:
         """Bring the address to the state of this machine."""
-        with self._publishing, tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        with self._publishing, scratch_folder() as scratch:
             if self._lease is not None:
                 self._lease.require()
             discarded = self._copy.discarded()
             databases = [self.root / name for name in DATABASES if (self.root / name).is_file()]
             marks = {path.name: snapshots.change_marks(path) for path in databases}
             changed = marks != self._marks
-            copies = snapshots.snapshot(databases, Path(scratch)) if changed else []
+            copies = snapshots.snapshot(databases, scratch) if changed else []
             self._copy.push()
             if changed or discarded:
                 self._publish_state(copies)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from mlflow.exceptions import MlflowException
 
 from dmltune.errors import UserError, parse_json
+from dmltune.scratch import scratch_folder
 from dmltune.tracking.connection import Connection
 
 
@@ -26,8 +26,8 @@ class RunFiles(Connection):
         self.log_text(run_id, name, json.dumps(document, indent=1))
 
     def log_text(self, run_id: str, name: str, text: str) -> None:
-        with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-            path = Path(scratch) / name
+        with scratch_folder() as scratch:
+            path = scratch / name
             path.write_text(text, encoding="utf-8")
             self.client.log_artifact(run_id, str(path))
 
@@ -36,8 +36,10 @@ class RunFiles(Connection):
         try:
             if name not in {file.path for file in self.client.list_artifacts(run_id)}:
                 return None
-            with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-                text = Path(self.client.download_artifacts(run_id, name, scratch)).read_text(encoding="utf-8")
+            with scratch_folder() as scratch:
+                text = Path(self.client.download_artifacts(run_id, name, str(scratch))).read_text(
+                    encoding="utf-8"
+                )
             return parse_json(text)
         except (MlflowException, OSError, ValueError) as error:
             raise UserError(

@@ -10,7 +10,6 @@ import contextlib
 import logging
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from mlflow.store.tracking.dbmodels.models import SqlInput
 
 from dmltune import tags
 from dmltune.errors import UserError, parse_json
+from dmltune.scratch import scratch_folder
 from dmltune.tracking.connection import Connection
 from dmltune.tracking.data_inputs import DataInput
 from dmltune.tracking.flavor import write_flavor
@@ -67,8 +67,8 @@ class RunModels(Connection):
                 ).model_id
             )
         )
-        with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-            files = Path(scratch) / MODEL
+        with scratch_folder() as scratch:
+            files = scratch / MODEL
             shutil.copytree(folder, files, copy_function=_linked)
             facts = {key: about[key] for key in SHOWN_FACTS if key in about}
             write_flavor(files, model_id, run_id, about.get("embedding_size", -1), facts)
@@ -119,12 +119,14 @@ class RunModels(Connection):
             yield None
             return
         model_id = labels.get(tags.MODEL_ID)
-        with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
+        with scratch_folder() as scratch:
             try:
                 uri = self.client.get_logged_model(model_id).artifact_location if model_id else None
                 self._bring(uri or self.client.get_run(run_id).info.artifact_uri)
                 place = {"artifact_uri": uri} if uri else {"run_id": run_id, "artifact_path": MODEL}
-                folder = download_artifacts(**place, dst_path=scratch, tracking_uri=self._store.tracking_uri)
+                folder = download_artifacts(
+                    **place, dst_path=str(scratch), tracking_uri=self._store.tracking_uri
+                )
             except (MlflowException, OSError) as error:
                 raise UserError(
                     f"the model of run {run_id} cannot be read ({type(error).__name__}): its artifacts are "

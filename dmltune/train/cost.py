@@ -6,10 +6,8 @@ long to be measured whole is measured on some of its images and extrapolated.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +21,7 @@ from dmltune.data.feed import evaluation_batches
 from dmltune.data.images import ImageSet
 from dmltune.data.packed import packing
 from dmltune.experiment import Experiment
+from dmltune.scratch import scratch_folder
 from dmltune.train.build import (
     build_objective,
     build_optimizer,
@@ -252,8 +251,8 @@ def counts_of(experiment: Experiment) -> Counts:
 
 def _saved(run: Run) -> tuple[float, int, int]:
     """Return the seconds of a checkpoint with the best weights, and the bytes of both."""
-    with tempfile.TemporaryDirectory(prefix="dmltune-") as scratch:
-        begin, folder = time.perf_counter(), Path(scratch)
+    with scratch_folder() as scratch:
+        begin, folder = time.perf_counter(), scratch
         tensors, meta = run.state()
         checkpoint.save(folder / "last", tensors, {"run": meta})
         checkpoint.save(folder / "best", run.best_weights, {})

@@ -21,10 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from dmltune.errors import UserError
 from dmltune.resources import Resources
+from dmltune.scratch import remove_stale_folders
 from dmltune.train.cluster_address import is_loopback_only, require_cluster
 from dmltune.train.head_watch import given_up_after
 from dmltune.worker_resources import described, room
@@ -72,7 +71,7 @@ def ray_session(address: str | None) -> Iterator[RaySession]:
     address = address or os.environ.get("RAY_ADDRESS") or None
     given_up_after()  # before Ray reads it
     require_cluster(address)
-    remove_stale_folders()
+    remove_stale_folders(_short_temporary_folder())
     scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"
     scratch.mkdir(mode=0o700)
     # Ray makes its own folder world-writable, so it lies inside this private one, and the token beside it.
@@ -246,14 +245,6 @@ def _too_many(groups: int, workers: int, request: Mapping[str, float], available
         return f"{rule} Ask for less of each worker, or choose another --address."
     use = f"--concurrent {max(1, available // workers)} or --workers {max(1, available // groups)}"
     return f"{rule} Use {use}."
-
-
-def remove_stale_folders() -> None:
-    """Delete the temporary folders of drivers that were killed."""
-    for folder in Path(_short_temporary_folder()).glob(f"{_PREFIX}*"):
-        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _short_temporary_folder() -> str:
