@@ -15,12 +15,12 @@ from support.trial_records import EXPERIMENT, REFERENCE, open_records, report_of
 
 from dmltune.errors import UserError
 from dmltune.provenance import has_ended, this_process
+from dmltune.scratch import OWNER, remove_stale_folders
 from dmltune.search.limits import SpendingLimits
 from dmltune.storage import lease
 from dmltune.storage.addresses import AddressTransport
 from dmltune.storage.lease import Lease
 from dmltune.train.orders import TrialReport
-from dmltune.train.trial_place import remove_stale
 
 DAYS = 3 * 86_400
 
@@ -49,13 +49,14 @@ def test_a_process_that_lives_is_not_taken_for_ended(
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(lease, "SETTLE_S", 0.0)
     process = this_process()
-    folder = tmp_path / f"dmltune-trial-{process}-0123abcd"
+    folder = tmp_path / "dmltune-trial-1-0123abcd"
     folder.mkdir()
+    (folder / OWNER).write_text(process)
     first, second = (Lease(AddressTransport(f"file://{tmp_path}/runs"), process) for _ in range(2))
     first.take()
     jump(seconds)
     assert not has_ended(process)
-    remove_stale()
+    remove_stale_folders()
     assert folder.is_dir(), "the files of a training that goes on"
     sleep = time.sleep
     monkeypatch.setattr(time, "sleep", lambda _: (first.renew(), sleep(0.01)))  # the owner lives

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
@@ -23,12 +22,12 @@ from typing import Any
 
 from dmltune.errors import UserError
 from dmltune.resources import Resources
-from dmltune.scratch import remove_stale_folders
+from dmltune.scratch import process_folder, remove_stale_folders
 from dmltune.train.cluster_address import is_loopback_only, require_cluster
 from dmltune.train.head_watch import given_up_after
 from dmltune.worker_resources import described, room
 
-_PREFIX = "dmltune-ray-"
+_RAY_FOLDER = "r"  # short, for the paths of sockets
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a user's data stays on the user's machines
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",  # start-up polls at this rate; the default is 2 s
@@ -71,14 +70,33 @@ def ray_session(address: str | None) -> Iterator[RaySession]:
     address = address or os.environ.get("RAY_ADDRESS") or None
     given_up_after()  # before Ray reads it
     require_cluster(address)
-    remove_stale_folders(_short_temporary_folder())
-    scratch = Path(_short_temporary_folder()) / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}"
-    scratch.mkdir(mode=0o700)
+    place = _short_temporary_folder()
+    remove_stale_folders(place)
+    with (
+        process_folder("ray", place) as scratch,
+        _environment(_ENVIRONMENT | _own_environment(address, scratch)),
+    ):
+        import ray
+
+        started_here = not ray.is_initialized()
+        if started_here:
+            _start(address, scratch / _RAY_FOLDER)
+        try:
+            yield _describe(address, scratch)
+        finally:
+            if started_here:
+                ray.shutdown()
+
+
+def _own_environment(address: str | None, scratch: Path) -> dict[str, str]:
+    """Return what a Ray on this machine alone is told, after making its folder and its token."""
     # Ray makes its own folder world-writable, so it lies inside this private one, and the token beside it.
-    ray_folder, token = scratch / "r", scratch / "token"
+    ray_folder, token = scratch / _RAY_FOLDER, scratch / "token"
     ray_folder.mkdir(mode=0o700)
     with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(_token())
+    if address:
+        return {_ONE_MACHINE: "0"} if is_loopback_only(address) else {}
     private = {
         "RAY_TMPDIR": str(ray_folder),
         "TMPDIR": str(ray_folder),  # what workers leave is removed with the folder
@@ -86,23 +104,7 @@ def ray_session(address: str | None) -> Iterator[RaySession]:
         "RAY_AUTH_TOKEN": "",
         "RAY_AUTH_TOKEN_PATH": str(token),
     }
-    loopback = is_loopback_only(address)
-    local = _LOCAL_ENVIRONMENT | private
-    place = local if not address else {_ONE_MACHINE: "0"} if loopback else {}
-    with _environment(_ENVIRONMENT | place):
-        try:
-            import ray
-
-            started_here = not ray.is_initialized()
-            if started_here:
-                _start(address, ray_folder)
-            try:
-                yield _describe(address, scratch)
-            finally:
-                if started_here:
-                    ray.shutdown()
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    return _LOCAL_ENVIRONMENT | private
 
 
 @cache
@@ -250,11 +252,11 @@ def _too_many(groups: int, workers: int, request: Mapping[str, float], available
 def _short_temporary_folder() -> str:
     """Return a folder for Ray's sockets, whose paths may have 107 characters at most.
 
-    FOLDER/dmltune-ray-PID-xxxxxx/r/session_DATE_TIME_MICROSECONDS_PID/sockets/plasma_store: with process ids
-    of seven digits, 93 of them are not the folder's.
+    FOLDER/dmltune-ray-PID-xxxxxxxx/r/session_DATE_TIME_MICROSECONDS_PID/sockets/plasma_store: with process
+    ids of seven digits, 95 of them are not the folder's.
     """
     usual = tempfile.gettempdir()
-    return usual if len(usual) <= 107 - 93 else "/tmp"
+    return usual if len(usual) <= 107 - 95 else "/tmp"
 
 
 @contextlib.contextmanager

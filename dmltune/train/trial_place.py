@@ -9,22 +9,17 @@ process that was killed is removed by the next worker on that machine.
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dmltune.core.checkpoint import CHECKPOINT
-from dmltune.provenance import has_ended, this_process
+from dmltune.scratch import process_folder, remove_stale_folders
 from dmltune.storage.folder_mirror import FolderMirror
 from dmltune.storage.route import Route
 from dmltune.storage.transport import FileTransport, patiently
 from dmltune.train.orders import Order
 
-_PREFIX = "dmltune-trial-"
 LAST = f"last/{CHECKPOINT}"
 IMAGES = "images/"  # earlier pictures are not needed to continue
 
@@ -54,11 +49,10 @@ def trial_place(order: Order, first: bool, is_wanted: Callable[[], bool]) -> Ite
     if route is None or route.shared_here:
         yield TrialPlace(order)
         return
-    remove_stale()
-    scratch = Path(tempfile.gettempdir()) / f"{_PREFIX}{this_process()}-{secrets.token_hex(4)}"
-    folder, transport, prefix = scratch / "trial", route.transport(), route.name_of(order.folder)
-    scratch.mkdir(mode=0o700)
-    try:
+    remove_stale_folders()
+    transport, prefix = route.transport(), route.name_of(order.folder)
+    with process_folder("trial") as scratch:
+        folder = scratch / "trial"
         folder.mkdir()
         here = replace(order, folder=str(folder))
         patiently(lambda: _fetch(transport, prefix, folder, everything=first), f"fetching {prefix}")
@@ -73,8 +67,6 @@ def trial_place(order: Order, first: bool, is_wanted: Callable[[], bool]) -> Ite
                 mirror.flush()
         finally:
             mirror.close()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _fetch(transport: FileTransport, prefix: str, folder: Path, everything: bool) -> None:
@@ -85,12 +77,3 @@ def _fetch(transport: FileTransport, prefix: str, folder: Path, everything: bool
         own = name.removeprefix(f"{prefix}/")
         if own != LAST and not own.startswith(IMAGES):
             transport.fetch(name, folder / own)
-
-
-def remove_stale() -> None:
-    """Delete the private folders of this user's workers that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        process = folder.name.removeprefix(_PREFIX).rpartition("-")[0]
-        with contextlib.suppress(OSError):
-            if has_ended(process) and folder.lstat().st_uid == os.getuid():
-                shutil.rmtree(folder, ignore_errors=True)
