@@ -122,7 +122,9 @@ def hints(
     lines = []
     if "://" in store or Path(store).is_dir():
         lines = [f"  {before}dmltune ui {name} {place}"]
-        lines += [f"  {before}dmltune evaluate {name} --split test {place}"]
+        lines += [
+            f"  {before}dmltune {ask} {place}" for ask in (f"evaluate {name} --split test", f"check {name}")
+        ]
     elif tracking and tracking.startswith("http"):
         lines = [f"  {before}dmltune ui {name}"]
     if lines:

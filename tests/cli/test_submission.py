@@ -106,4 +106,7 @@ def test_hints_name_only_what_works_where_they_are_read(tmp_path: Path) -> None:
     served = hints("id", job | {"dmltune_tracking": "https://m"}, "http://h:1", result=won)
     assert served == ["next:", "  MLFLOW_TRACKING_URI=https://m dmltune ui n"]
     here = hints("id", job | {"dmltune_store": str(tmp_path)}, "http://h:1", result=won)
-    assert here[-1] == f"  dmltune evaluate n --split test --store {tmp_path}"
+    assert here[-2:] == [
+        f"  dmltune evaluate n --split test --store {tmp_path}",
+        f"  dmltune check n --store {tmp_path}",
+    ]
