@@ -13,10 +13,10 @@ from dmltune.resources import Locations, Resources
 from dmltune.runs import closed_on_error, provenance
 from dmltune.search.budget import Plan
 from dmltune.search.earlier import points_of, store_points
-from dmltune.search.engine import END, Engine
+from dmltune.search.engine import Engine
 from dmltune.search.findings import fidelity_result, idle_parameters, noise
 from dmltune.search.limits import SpendingLimits
-from dmltune.search.making import make_engine
+from dmltune.search.making import is_over, make_engine
 from dmltune.search.outcome import front_of_search, outcome_of, with_model
 from dmltune.search.records import TrialRecords
 from dmltune.search.reporting import log_report
@@ -80,7 +80,7 @@ def search(
             store_points(records.study, points_of(locations.store, start_from, experiment.space))
         SessionOptions.of(trials, time, cost, resources, locations).store(records.study)
         engine = make_engine(experiment, plan, records)
-        if not held.is_new and not records.unfinished() and engine.next() == END:
+        if not held.is_new and is_over(experiment, plan, records):
             result = _result(experiment, records, engine, locations.store, "")
             return result if is_complete(held.run) else log_result(held.run, result, records, workers)
         held.run.reopen(about)

@@ -6,7 +6,7 @@ from dmltune.experiment import Experiment
 from dmltune.search import samplers, schedulers
 from dmltune.search.budget import Plan
 from dmltune.search.earlier import stored_points
-from dmltune.search.engine import Engine
+from dmltune.search.engine import END, Engine
 from dmltune.search.records import TrialRecords
 from dmltune.search.sampling import Proposer
 
@@ -27,3 +27,12 @@ def make_engine(experiment: Experiment, plan: Plan, records: TrialRecords) -> En
     for trial in records.engine_trials():
         engine.add(trial)
     return engine
+
+
+def is_over(experiment: Experiment, plan: Plan, records: TrialRecords) -> bool:
+    """Return whether nothing is left to train.
+
+    The engine that is asked is thrown away: it counts what it names as begun, and the session would go on
+    with the point after it.
+    """
+    return not records.unfinished() and make_engine(experiment, plan, records).next() == END

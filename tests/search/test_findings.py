@@ -11,9 +11,12 @@ import pytest
 from support.trial_records import open_records, write_model
 
 from dmltune import tags
+from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
 from dmltune.resources import Locations
+from dmltune.search import api
 from dmltune.search.budget import Plan
+from dmltune.search.engine import Engine, Start
 from dmltune.search.findings import idle_parameters, noise
 from dmltune.search.making import make_engine
 from dmltune.search.records import TrialRecords
@@ -23,6 +26,9 @@ from dmltune.store import Store
 from dmltune.train.orders import Order, TrialReport
 
 EXPERIMENT = load_experiment("glyphs-ccp", ["noise_seeds=3", "seed=5"])
+SMALL = load_experiment(
+    "glyphs-ccp", ["noise_seeds=3", "seed=5", "data.classes=40", "data.size=16", "batch.size=32"]
+)
 IDLE = {"references.lambda": "why; remedy", "zero_shot.scale": "not searched"}
 
 
@@ -72,6 +78,32 @@ def test_the_reference_point_is_repeated_with_other_seeds_that_no_sampler_sees(t
     assert records._tracker.client.get_run(rows[4].run_id).data.tags[tags.IDLE] == (
         "references.lambda: why; remedy"
     )
+
+
+def test_a_later_session_begins_with_the_point_that_is_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def session(records: TrialRecords, engine: Engine, *_: object) -> None:
+        if not records.trials():  # the first session
+            first = searcher(records, tmp_path)
+            for number in range(4):  # the reference point three times, and the baseline
+                first.suggest(str(number))
+                finish(records, number, 0.5 + number / 100)
+        else:
+            fresh = make_engine(SMALL, Plan.of(SMALL, 5), records)
+            asked.append((engine.next(), fresh.next()))
+        raise UserError("enough for now")
+
+    monkeypatch.setattr(api, "_run", session)
+    for _ in range(2):
+        with pytest.raises(UserError, match="enough for now"):
+            api.search(SMALL, space_name="glyphs-ccp", name="n", trials=5, store=Store.at(tmp_path / "runs"))
+    ((begun, expected),) = asked
+    assert isinstance(begun, Start)
+    assert begun.role == "search"
+    assert begun == expected
 
 
 def test_an_interrupted_repetition_continues_with_its_seed(tmp_path: Path) -> None:
