@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -35,6 +36,7 @@ class EngineTrial:
     costs: Mapping[str, float] = field(
         default_factory=dict
     )  # of its model, as `objective.against` names them
+    _finite: tuple[int, float] = (0, -math.inf)  # of so many validations the best finite score
 
     @property
     def configuration(self) -> int:
@@ -58,8 +60,12 @@ class EngineTrial:
 
     @property
     def best(self) -> float | None:
-        """The best score of a trained network so far."""
-        return max(self.scores, default=None)
+        """The best finite score of a trained network so far; it is asked for with every proposal."""
+        count, best = self._finite
+        if count != len(self.scores):
+            best = max([best, *filter(math.isfinite, self.scores[count:])])
+            self._finite = len(self.scores), best
+        return best if best > -math.inf else None
 
     @property
     def score(self) -> float | None:
@@ -81,6 +87,7 @@ class EngineTrial:
 
     def pop(self) -> tuple[int, float, int]:
         """Take back the last validation."""
+        self._finite = (0, -math.inf)
         return self.steps.pop(), self.scores.pop(), self.projections.pop()
 
 

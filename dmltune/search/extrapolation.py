@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmltune.search.engine_trial import EngineTrial
+from dmltune.search.validations import Validations
 
 Floats = NDArray[np.float64]
 
@@ -58,17 +59,20 @@ class _Line:
         return after, self.slope**2 * variance + self.variance * spread
 
 
-def final_estimates(trials: Sequence[EngineTrial], noise: float) -> dict[int, Estimate]:
+def final_estimates(
+    trials: Sequence[EngineTrial], noise: float, validations: Validations | None = None
+) -> dict[int, Estimate]:
     """Return the estimates by trial number; a trial without a validation after step 0 has none.
 
     Complete trials have their score with the standard deviation `noise`. Failed trials, and those without a
-    finite score, have the worst mean of all others: they count as bad and not as absent.
+    finite score, have the worst mean of all others: they count as bad and not as absent. Who asks for the
+    same trials again and again keeps `validations`.
     """
     estimates: dict[int, Estimate] = {}
     bad: list[int] = []
     unfinished: list[EngineTrial] = []
     for trial in trials:
-        best = _finite_best(trial)
+        best = trial.best
         validated = bool(trial.steps) and trial.steps[-1] > 0
         if trial.state == "failed" or (best is None and (validated or trial.state == "complete")):
             bad.append(trial.number)
@@ -76,7 +80,7 @@ def final_estimates(trials: Sequence[EngineTrial], noise: float) -> dict[int, Es
             estimates[trial.number] = Estimate(best, noise)
         elif validated:
             unfinished.append(trial)
-    estimates |= _extrapolated(trials, unfinished, noise)
+    estimates |= _extrapolated(trials, unfinished, noise, validations or Validations())
     worst = min((estimate.mean for estimate in estimates.values()), default=None)
     if worst is not None:
         estimates |= {number: Estimate(worst, noise) for number in bad}
@@ -84,18 +88,19 @@ def final_estimates(trials: Sequence[EngineTrial], noise: float) -> dict[int, Es
 
 
 def _extrapolated(
-    trials: Sequence[EngineTrial], unfinished: Sequence[EngineTrial], noise: float
+    trials: Sequence[EngineTrial], unfinished: Sequence[EngineTrial], noise: float, validations: Validations
 ) -> dict[int, Estimate]:
     """Return the estimates of trials that are not complete, by the lines between stages."""
     if not unfinished:
         return {}
     known = [t for t in trials if t.state != "failed" and t.steps and t.steps[-1] > 0][-TRIALS:]
-    stages = _stages(known, unfinished)
-    steps = stages.tolist()
-    scores_TS = np.array([_by_stage(trial, steps) for trial in known])
+    steps, scores_TS = validations.of(known)
+    columns = _stages(steps, unfinished)
+    stages, scores_TS = np.array(steps, dtype=float)[columns], scores_TS[:, columns]
     lines = [_line(scores_TS[:, k], scores_TS[:, k + 1]) for k in range(len(stages) - 1)]
-    positions = np.array([max(0, np.searchsorted(stages, t.steps[-1], side="right") - 1) for t in unfinished])
-    mean = np.array([_finite_best(trial) for trial in unfinished], dtype=float)
+    last = np.array([trial.steps[-1] for trial in unfinished])
+    positions = np.maximum(0, np.searchsorted(stages, last, side="right") - 1)
+    mean = np.array([trial.best for trial in unfinished], dtype=float)
     mean = np.maximum(mean, np.array([_lowest(column) for column in scores_TS.T])[positions])
     variance = np.zeros(len(unfinished))
     for position, line in enumerate(lines):
@@ -105,7 +110,7 @@ def _extrapolated(
         spread = float(np.nanstd(clipped(mean)))  # nothing is known of what is still to come
         variance += spread**2
     # by the lines a score far from those that went on says nothing; but it is known to be among the worst
-    complete = [_finite_best(trial) for trial in known if trial.state == "complete"]
+    complete = [t.best for t in known if t.state == "complete" and t.best is not None]
     widest = np.var(clipped(np.array([*mean, *complete], dtype=float)))
     sd = np.sqrt((np.minimum(variance, widest) if complete else variance) + noise**2)
     return {
@@ -150,39 +155,15 @@ def _lowest(scores: Floats) -> float:
     return float(clipped(finite).min()) if len(finite) else -math.inf
 
 
-def _stages(known: Sequence[EngineTrial], unfinished: Sequence[EngineTrial]) -> Floats:
-    """Return the steps between which lines are fitted: where most trials ended, and others evenly."""
-    steps = sorted({step for trial in known for step in trial.steps if step > 0})
-    if len(steps) > STAGES:
-        ends = Counter(trial.steps[-1] for trial in unfinished if trial.steps[-1] in set(steps))
-        chosen = {step for step, _ in ends.most_common(STAGES // 2)}
-        even = np.linspace(0, len(steps) - 1, STAGES - len(chosen)).round().astype(int)
-        steps = sorted(chosen | {steps[index] for index in even})
-    return np.array(steps, dtype=float)
-
-
-def _by_stage(trial: EngineTrial, stages: Sequence[float]) -> list[float]:
-    """Return the best score up to each stage: NaN before the first score and after the end of a trial.
-
-    A complete trial keeps its score in the stages that it did not need.
-    """
-    row = [math.nan] * len(stages)
-    end = math.inf if trial.state == "complete" else trial.steps[-1]
-    best, position = -math.inf, 0
-    for index, stage in enumerate(stages):
-        if stage > end:
-            break
-        while position < len(trial.steps) and trial.steps[position] <= stage:
-            if math.isfinite(trial.scores[position]):
-                best = max(best, trial.scores[position])
-            position += 1
-        if best > -math.inf:
-            row[index] = best
-    return row
-
-
-def _finite_best(trial: EngineTrial) -> float | None:
-    return max((score for score in trial.scores if math.isfinite(score)), default=None)
+def _stages(steps: Sequence[int], unfinished: Sequence[EngineTrial]) -> list[int]:
+    """Return the places of the steps between which lines are fitted: where most ended, and others evenly."""
+    if len(steps) <= STAGES:
+        return list(range(len(steps)))
+    place = {step: index for index, step in enumerate(steps)}
+    ends = Counter(trial.steps[-1] for trial in unfinished if trial.steps[-1] in place)
+    chosen = {place[step] for step, _ in ends.most_common(STAGES // 2)}
+    even = np.linspace(0, len(steps) - 1, STAGES - len(chosen)).round().astype(int)
+    return sorted(chosen | set(even.tolist()))
 
 
 def _diverged(trial: EngineTrial) -> bool:

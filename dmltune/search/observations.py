@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -21,6 +22,7 @@ from dmltune.search.extrapolation import Estimate, Floats, clipped, final_estima
 from dmltune.search.front import costs_of
 from dmltune.search.sampling import distribution
 from dmltune.search.scalarisation import scalarised
+from dmltune.search.validations import Validations
 
 MOST = 1000  # trials that a sampler reads: the best and the latest
 UNKNOWN_NOISE = 0.1  # of the spread of the complete scores, as long as nothing was repeated
@@ -43,11 +45,23 @@ def noise_of(trials: Iterable[EngineTrial]) -> float | None:
 
 
 class Observations:
-    """Optuna's form of the trials of one space. The points, which never change, are made once."""
+    """Optuna's form of the trials of one space.
+
+    A proposal costs the same after many trials as after a thousand: what was said of a trial is made once
+    and carries each time's estimate, and of all trials only those are gone through that are new.
+    """
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
-        self._points: dict[int, FrozenTrial] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._told: dict[int, FrozenTrial] = {}
+        self._validations = Validations()
+        self._entered: list[EngineTrial] = []
+        self._points: list[EngineTrial] = []
+        self._compared: dict[int, EngineTrial] = {}  # repetitions and what they repeat
+        self._cheap = False
         self._best: list[tuple[float, int]] = []  # of older points that have ended: (−score, place)
         self._open: list[int] = []  # places of older points that had not ended
         self._older = 0  # points that are in one of both
@@ -61,43 +75,59 @@ class Observations:
     ) -> list[FrozenTrial]:
         """Return the points; a higher value is better, and `estimate_sd` is its error.
 
-        With `weights` for the score and the costs `against` it, a value is that of scalarisation.py.
+        With `weights` for the score and the costs `against` it, a value is that of scalarisation.py. What is
+        returned is valid until the next call.
         """
-        every, trials = trials, [trial for trial in trials if trial.role != "cheap"]
-        considered = self._considered([trial for trial in trials if trial.role in ("search", "reference")])
-        noise = noise_of(trials)
+        self._enter(trials)
+        considered = self._considered(self._points)
+        compared = [trial for _, trial in sorted(self._compared.items())]
+        noise = noise_of(compared)
         if noise is None:
             scores = [trial.score for trial in considered if trial.score is not None]
             noise = (
                 UNKNOWN_NOISE * float(np.std(clipped(np.array(scores)), ddof=1)) if len(scores) > 1 else 0.0
             )
-        estimates = final_estimates(considered, noise)
-        for number, (mean, count) in _means_of_repeated(trials).items():
+        estimates = final_estimates(considered, noise, self._validations)
+        for number, (mean, count) in _means_of_repeated(compared).items():
             if number in estimates:
                 estimates[number] = Estimate(mean, noise / math.sqrt(count))
-        if len(every) > len(trials):
-            estimates |= estimates_of_cheap(every, estimates, noise)
-            considered = [*considered, *cheap_only(every)]
+        if self._cheap:
+            estimates |= estimates_of_cheap(trials, estimates, noise)
+            considered = [*considered, *cheap_only(trials)]
         if weights is not None:
             known_costs = {t.number: costs for t in considered if (costs := costs_of(t, against)) is not None}
             estimates = scalarised(estimates, known_costs, weights)
-        told = [self._told(trial, estimates.get(trial.number)) for trial in considered]
+        told = [self._say(trial, estimates.get(trial.number)) for trial in considered]
         if earlier and weights is None:  # nothing is known of the costs of earlier points
             known = [estimates[trial.number].mean for trial in considered if trial.number in estimates]
             told = [*self._told_earlier(earlier, known), *told]
         for place, each in enumerate(told):
             each.number = each._trial_id = place
-        if len(self._points) > 2 * MOST:  # memory and garbage collection would grow with all trials
-            self._points = {trial.number: self._points[trial.number] for trial in considered}
+        if len(self._told) > 2 * MOST:  # memory and garbage collection would grow with all trials
+            self._told = {trial.number: self._told[trial.number] for trial in considered}
         return told
+
+    def _enter(self, trials: Sequence[EngineTrial]) -> None:
+        """Sort in the trials that are new; all of them when they are others than before."""
+        count = len(self._entered)
+        if count > len(trials) or (count and trials[count - 1] is not self._entered[-1]):
+            self._forget()
+            count = 0
+        new = trials[count:]
+        for trial in new:
+            self._entered.append(trial)
+            if trial.role in ("search", "reference"):
+                self._points.append(trial)
+            self._cheap |= trial.role == "cheap"
+        if repeats := {trial.number: trial for trial in new if trial.repeats is not None}:
+            repeated = {trial.repeats for trial in repeats.values()}
+            self._compared |= repeats | {each.number: each for each in trials if each.number in repeated}
 
     def _considered(self, points: list[EngineTrial]) -> list[EngineTrial]:
         """Return the points of which the sampler learns: the best and the latest, in their order."""
         if len(points) <= MOST:
             return points
         first_latest = len(points) - MOST // 2
-        if first_latest < self._older:  # other trials than before
-            self._best, self._open, self._older = [], [], 0
         waiting = [*self._open, *range(self._older, first_latest)]
         self._open, self._older = [place for place in waiting if not _has_ended(points[place])], first_latest
         ended = [(_rank(points[place]), place) for place in waiting if _has_ended(points[place])]
@@ -107,12 +137,12 @@ class Observations:
         best = sorted([*self._best, *open_])[: MOST - MOST // 2]
         return [*(points[place] for place in sorted(place for _, place in best)), *points[first_latest:]]
 
-    def _told(self, trial: EngineTrial, estimate: Estimate | None) -> FrozenTrial:
-        if trial.number not in self._points:
-            self._points[trial.number] = _point(self._space, trial)
-        told = _with_value(self._points[trial.number], estimate, trial.state == "running")
-        told.user_attrs["stopped"] = trial.state in ("pruned", "paused") or trial.role == "cheap"
-        return told
+    def _say(self, trial: EngineTrial, estimate: Estimate | None) -> FrozenTrial:
+        told = self._told.get(trial.number)
+        if told is None:
+            told = self._told[trial.number] = _point(self._space, trial)
+        stopped = trial.state in ("pruned", "paused") or trial.role == "cheap"
+        return _with_value(told, estimate, {"stopped": stopped}, trial.state == "running")
 
     def _told_earlier(self, earlier: Sequence[EarlierPoint], known: Sequence[float]) -> list[FrozenTrial]:
         return [
@@ -155,15 +185,19 @@ def _means_of_repeated(trials: Sequence[EngineTrial]) -> dict[int, tuple[float, 
     }
 
 
-def _with_value(point: FrozenTrial, estimate: Estimate | None, running: bool = False) -> FrozenTrial:
-    """Return a copy that carries the estimate; it is complete unless the trial runs."""
-    told: FrozenTrial = object.__new__(FrozenTrial)  # copy.copy takes ten times as long
-    told.__dict__.update(point.__dict__)
-    told.user_attrs = {}
+def _with_value(
+    told: FrozenTrial,
+    estimate: Estimate | None,
+    attributes: dict[str, Any] | None = None,
+    running: bool = False,
+) -> FrozenTrial:
+    """Return the trial with the estimate; it is complete unless it runs."""
+    known = estimate is not None and not running
+    told.state = TrialState.COMPLETE if known else TrialState.RUNNING
+    told.values = [estimate.mean] if known and estimate else None
+    told.user_attrs = attributes or {}
     if estimate is not None:
         told.user_attrs |= {"estimate": estimate.mean, "estimate_sd": estimate.sd}
-        if not running:
-            told.state, told.value = TrialState.COMPLETE, estimate.mean
     return told
 
 

@@ -27,6 +27,7 @@ from optuna.distributions import (
 )
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmltune.errors import UserError
@@ -164,16 +165,28 @@ class _Trials(InMemoryStorage):
 
     def create_new_study(self, directions: Any, study_name: str | None = None) -> int:
         study = super().create_new_study(directions, study_name)
-        for number, trial in enumerate(self._given):
-            own = trial
-            if (trial.number, trial._trial_id) != (number, number):
-                own = copy.copy(trial)
-                own.number = own._trial_id = number
-            self._studies[study].trials.append(own)
-            self._trial_id_to_study_id_and_number[number] = (study, number)
-            self._update_cache(number, study)
-        self._max_trial_id = len(self._given) - 1
+        trials = [_numbered(trial, number) for number, trial in enumerate(self._given)]
+        self._studies[study].trials = trials
+        self._trial_id_to_study_id_and_number |= {number: (study, number) for number in range(len(trials))}
+        self._max_trial_id = len(trials) - 1
+        done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        if done and len(directions) == 1:
+            best = max if directions[0] == StudyDirection.MAXIMIZE else min
+            self._studies[study].best_trial_id = best(done, key=_value)._trial_id
         return study
+
+
+def _numbered(trial: FrozenTrial, number: int) -> FrozenTrial:
+    if trial.number == trial._trial_id == number:
+        return trial
+    own = copy.copy(trial)
+    own.number = own._trial_id = number
+    return own
+
+
+def _value(trial: FrozenTrial) -> float:
+    assert trial.value is not None
+    return trial.value
 
 
 def values_of(trial: FrozenTrial) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from optuna.trial import FrozenTrial
 
 from dmltune.search import observations
 from dmltune.search.engine_trial import EngineTrial
@@ -51,3 +52,39 @@ def test_a_sampler_knows_which_trials_were_stopped() -> None:
     ]
     stopped = [told.user_attrs["stopped"] for told in Observations(SPACE).of(trials)]
     assert stopped == [False, True, True, False, False]
+
+
+def contents(told: FrozenTrial) -> tuple[object, ...]:
+    return told.number, told.state, told.values, told.params, told.user_attrs
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_told_does_not_depend_on_what_was_asked_before(seed: int) -> None:
+    """Of points, repetitions and the baseline that run, go on and end between the questions."""
+    draws, in_turn = random.Random(seed), Observations(SPACE)
+    trials = [EngineTrial(0, "baseline", {}, state="complete", steps=[1], scores=[0.5])]
+    for number in range(1, 60):
+        ended = [trial.number for trial in trials if trial.state == "complete" and trial.repeats is None]
+        repeats = draws.choice(ended) if draws.random() < 0.3 else None
+        values = {"x": draws.random()} if repeats is None else trials[repeats].values
+        role = "search" if repeats is None else "repeat"
+        trials.append(EngineTrial(number, role, values, seed=number, repeats=repeats))  # type: ignore[arg-type]
+        for trial in trials:
+            if trial.state in ("running", "paused") and draws.random() < 0.6:
+                trial.add(len(trial.steps) + 1, draws.choice([draws.random(), float("nan")]))
+                trial.state = draws.choice(["complete", "pruned", "failed", "running", "paused"])  # type: ignore[assignment]
+        found, expected = in_turn.of(trials), Observations(SPACE).of(trials)
+        assert list(map(contents, found)) == list(map(contents, expected))
+    fewer = trials[:5]  # another search
+    assert list(map(contents, in_turn.of(fewer))) == list(map(contents, Observations(SPACE).of(fewer)))
+
+
+def test_a_validation_that_was_taken_back_does_not_count() -> None:
+    trial = EngineTrial(0, "search", {})
+    for step, score in enumerate([0.3, 0.9], start=1):
+        trial.add(step, score)
+    assert trial.best == 0.9
+    trial.pop()
+    assert trial.best == 0.3
+    trial.add(2, 0.5)
+    assert trial.best == 0.5
