@@ -2,10 +2,10 @@
 
     python benchmarks/fold_races.py [--races 4000]
 
-Scores = fold effect (sd 3) + gap + noise (sd 1). The noise is known, or estimated as a search does
-(`fold_noise`): from the rows of earlier configurations with all folds, the incumbent's among them, and from
-the trial's own scores so far. The gap is in standard deviations of a score. `chosen`: the incumbent is the
-best of so many equal configurations, as in a search, so that its scores are lucky.
+Scores = fold effect (sd 3) + gap + noise (sd 1). The incumbent is the best of `rows` equal configurations, so
+its scores are lucky. The noise is known, or estimated as a search does (`fold_noise`): from the rows and from
+the trial's own scores so far. The gap is in standard deviations of a score; that of a difference of two scores
+is √2 times as much. `bound`: what a race could save with fold effects, incumbent and noise known exactly.
 """
 
 from __future__ import annotations
@@ -14,44 +14,54 @@ import argparse
 
 import numpy as np
 
-from dmltune.search.fold_race import drop, fold_noise, near_best
+from dmltune.search.fold_race import bounds, drop, fold_noise, share_dropped
+
+GAPS = (2.0, 2.0 * np.sqrt(2))
 
 
-def measure(k: int, gap: float, rows: int, chosen: int, races: int) -> tuple[float, float]:
-    """Return the share of dropped trials and of saved fold-trainings. Without `rows` the noise is known."""
-    rng = np.random.default_rng([k, rows, chosen])
+def measure(k: int, gap: float, rows: int, known: bool, races: int) -> tuple[float, float]:
+    """Return the share of dropped trials and of saved fold-trainings."""
+    rng = np.random.default_rng([k, rows])
     dropped = saved = 0
     for _ in range(races):
         folds = 3 * rng.normal(size=k)
+        complete = folds + rng.normal(size=(rows, k))
+        own = folds - gap + rng.normal(size=k)
         noise: float | None = 1.0
         degrees = float("inf")
-        rivals = folds + rng.normal(size=(chosen, k))
-        incumbent = rivals[np.argmax(rivals.mean(axis=1))]
-        others = folds + rng.normal(size=(max(0, rows - chosen), k))
-        known = np.vstack([rivals, others])
-        own = folds - gap + rng.normal(size=k)
         for j in range(1, k):
-            if rows:
+            if not known:
                 partial = np.where(np.arange(k) < j, own, np.nan)
-                noise, degrees = fold_noise(np.vstack([known, partial]).tolist())
-            near = near_best(rivals.tolist(), noise or 1.0)
-            if drop(own[:j].tolist(), incumbent.tolist(), k, noise, degrees=degrees, chosen_from=near):
+                noise, degrees = fold_noise(np.vstack([complete, partial]).tolist())
+            if drop(own[:j].tolist(), complete.tolist(), noise, degrees=degrees):
                 dropped, saved = dropped + 1, saved + k - j
                 break
     return dropped / races, saved / (k * races)
+
+
+def most(k: int, gap: float) -> float:
+    """Return the share that is saved at most, over the form of the bounds."""
+    times = tuple(float(j) for j in range(1, k))
+    found = []
+    for shape in np.arange(-0.5, 1.01, 0.05):
+        limits = np.array(bounds(times, 0.05, float(shape)))
+        found.append(share_dropped(limits, times, gap).sum() / k)
+    return float(max(found))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--races", type=int, default=4000)
     options = parser.parse_args()
-    print(" k  rows  chosen   equal: dropped   gap 2: dropped  saved")
+    print(" k  rows  noise        equal: dropped   gap 2: saved  bound   gap 2√2: saved  bound")
     for k in (3, 5):
-        for rows, chosen in ((0, 1), (3, 1), (10, 1), (0, 10), (10, 10)):
-            equal, _ = measure(k, 0.0, rows, chosen, options.races)
-            lost, saved = measure(k, 2.0, rows, chosen, options.races)
+        for rows, known in ((1, True), (3, False), (10, False), (10, True)):
+            equal, _ = measure(k, 0.0, rows, known, options.races)
+            saved = [measure(k, gap, rows, known, options.races)[1] for gap in GAPS]
             print(
-                f"{k:2d} {rows or 'known':>5} {chosen:6d} {equal:14.1%} {lost:16.1%} {saved:8.1%}", flush=True
+                f"{k:2d} {rows:5d}  {'known' if known else 'estimated':10} {equal:16.1%} {saved[0]:14.1%}"
+                f" {most(k, GAPS[0]):6.1%} {saved[1]:16.1%} {most(k, GAPS[1]):6.1%}",
+                flush=True,
             )
 
 

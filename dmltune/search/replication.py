@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -66,25 +65,16 @@ class Replication:
         every: dict[int, dict[int, float]],
         folds: Sequence[int],
     ) -> bool:
-        """Return whether this configuration has lost its race against the best one with all folds.
+        """Return whether this configuration has lost its race against those with all folds.
 
         `every` configuration with two folds or more tells something of the noise, also one that was dropped.
         """
         if not whole:
             return False
-        incumbent = max(whole.values(), key=lambda scores: statistics.fmean(scores[fold] for fold in folds))
-        shared = [fold for fold in folds if fold in own]
         rows = [[row[fold] for fold in folds] for row in whole.values()]
         told = [[row.get(fold, math.nan) for fold in folds] for row in every.values()]
         noise, degrees = fold_race.fold_noise(told)
-        return fold_race.drop(
-            [own[fold] for fold in shared],
-            [incumbent[fold] for fold in shared],
-            k=len(folds),
-            noise=noise,
-            degrees=degrees,
-            chosen_from=1 if noise is None else fold_race.near_best(rows, noise),
-        )
+        return fold_race.drop([own[fold] for fold in folds if fold in own], rows, noise, degrees=degrees)
 
     def of_a_candidate(self, trials: Collection[EngineTrial], left: int) -> Again | None:
         """Return the repetition that tells most about which configuration is best.
