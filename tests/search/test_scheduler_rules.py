@@ -26,17 +26,55 @@ def test_asha_stops_whoever_is_not_among_the_best_of_its_rung_so_far(
     rung = 90 // reduction
     at = next(i for i, step in enumerate(ALL_STEPS) if step >= rung)
     for number, level in enumerate(levels):
-        before = levels[:number]
-        survives = sum(other >= level for other in before) < (number + 1) / reduction
+        ahead = sum(other >= level for other in levels[:number])
         answers = run(rule, trial(number), [float(level)] * 9)
-        assert answers == (["continue"] * 9 if survives else ["continue"] * at + ["stop"])
+        if ahead + 1 <= (number + 1) / reduction:
+            assert answers == ["continue"] * 9
+        else:
+            stops = ahead >= (number + 1) / reduction
+            assert answers == ["continue"] * at + ["stop" if stops else "pause"]
 
 
 def test_asha_judges_by_the_best_score_so_far() -> None:
     rule = schedulers.load("asha", reduction=3, rungs=1).build(BUDGET)
-    run(rule, trial(0), [0.5] * 9)
-    assert run(rule, trial(1), [0.1, 0.9, 0.2, 0.2]) == ["continue"] * 4
-    assert run(rule, trial(2), [0.1, 0.2, 0.2, 0.9]) == ["continue"] * 2 + ["stop"]
+    for number in range(2):
+        run(rule, trial(number), [0.5] * 9)
+    assert run(rule, trial(2), [0.1, 0.9, 0.2, 0.2]) == ["continue"] * 4
+    assert run(rule, trial(3), [0.1, 0.2, 0.2, 0.9]) == ["continue"] * 2 + ["stop"]
+
+
+def test_asha_continues_who_waited_for_others_while_it_is_among_the_best() -> None:
+    rule = schedulers.load("asha", rungs=1).build(BUDGET)
+    first, worse, third = trial(0), trial(1), trial(2)
+    assert run(rule, first, [0.5] * 9)[-1] == "pause", "alone it is neither good nor bad"
+    assert rule.promote() is None
+    assert run(rule, worse, [0.4] * 9)[-1] == "stop"
+    assert run(rule, third, [0.4] * 9)[-1] == "stop"
+    assert rule.promote() == 0, "one of three goes on"
+    assert run(rule, first, [0.5] * 9) == ["continue"] * 6
+    assert rule.promote(closing=True) is None
+
+
+def test_asha_leaves_who_waited_where_it_is_once_better_ones_have_come() -> None:
+    rule = schedulers.load("asha", rungs=1).build(BUDGET)
+    assert run(rule, trial(0), [0.5] * 9)[-1] == "pause"
+    assert run(rule, trial(1), [0.6] * 9)[-1] == "pause"
+    assert run(rule, trial(2), [0.7] * 9) == ["continue"] * 9
+    assert rule.promote() is None
+    assert rule.promote(closing=True) is None
+
+
+@pytest.mark.parametrize("name", ["asha", "promote"])
+def test_of_a_few_trials_the_best_comes_to_its_end_when_no_more_are_started(name: str) -> None:
+    rule = schedulers.load(name).build(BUDGET)
+    levels = [0.4, 0.6]
+    trials = [trial(number) for number in range(2)]
+    for each, level in zip(trials, levels, strict=True):
+        run(rule, each, [level] * 9)
+    assert rule.promote() is None
+    while (number := rule.promote(closing=True)) is not None:
+        run(rule, trials[number], [levels[number]] * 9)
+    assert [each.state for each in trials] == ["paused", "complete"]
 
 
 @pytest.mark.parametrize("name", ["asha", "promote", "hyperband", "median", "topk"])
@@ -61,7 +99,8 @@ def test_the_score_of_the_untrained_network_does_not_count(name: str) -> None:
 def test_rungs_lie_at_parts_of_the_budget_and_never_before_the_first_validation() -> None:
     def stops_after(budget: Budget, **parameters: int) -> int:
         rule = schedulers.load("asha", **parameters).build(budget)
-        run(rule, trial(0), [0.9] * 9)
+        for number in range(2):
+            run(rule, trial(-1 - number), [0.9] * 9)
         return len(run(rule, trial(1), [0.5] * 9))
 
     assert stops_after(BUDGET) == 1
@@ -175,10 +214,14 @@ def test_hyperband_compares_within_a_bracket_only() -> None:
     order = bracket_order(3, 2)
     first, *others = [number for number in range(17) if order[number] == 0]
     other = order.index(1)
-    rule = schedulers.load("hyperband").build(BUDGET)
+    rule = schedulers.load("hyperband", rungs=2).build(BUDGET)
     run(rule, trial(other), [0.9] * 9)
-    assert run(rule, trial(first), [0.5] * 9) == ["continue"] * 9
+    waiting = trial(first)
+    assert run(rule, waiting, [0.5] * 9) == ["pause"]
     assert run(rule, trial(others[0]), [0.4] * 9) == ["stop"]
+    assert rule.promote() is None
+    assert run(rule, trial(others[1]), [0.3] * 9) == ["stop"]
+    assert rule.promote() == first, "the better one of another bracket does not count"
 
 
 @settings(deadline=None)

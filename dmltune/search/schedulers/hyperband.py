@@ -64,7 +64,8 @@ class BracketRule:
         return self._brackets if trial.protected or is_yardstick(trial) else [self._own(trial)]
 
     def promote(self, closing: bool = False) -> int | None:
-        return None
+        waiting = (bracket.promote(closing) for bracket in self._brackets)
+        return next((number for number in waiting if number is not None), None)
 
     def end(self, number: int) -> None:
         for bracket in self._brackets:

@@ -59,7 +59,10 @@ class PausedTrials:
 
 
 class PromotionRule:
-    """Of N trials at a rung the best ⌊N/reduction⌋ go on, the best paused one of the highest rung first."""
+    """Of N trials at a rung the best ⌊N/reduction⌋ go on, the best paused one of the highest rung first.
+
+    At the end of the search it is one of each rung at least, so that a trial comes to its end.
+    """
 
     def __init__(self, ladder: Ladder, reduction: int) -> None:
         self._ladder, self._reduction, self._paused = ladder, reduction, PausedTrials()
@@ -80,7 +83,7 @@ class PromotionRule:
                 self._paused.add(arrival)
 
     def promote(self, closing: bool = False) -> int | None:
-        number = self._next()
+        number = self._next(closing)
         if number is not None:
             self._paused.remove(number)
         return number
@@ -89,10 +92,10 @@ class PromotionRule:
         self._paused.remove(number)
         self._ladder.end(number)
 
-    def _next(self) -> int | None:
+    def _next(self, closing: bool = False) -> int | None:
         for rung in range(len(self._ladder.entries) - 1, -1, -1):
             best, entries = self._paused.best(rung), self._ladder.entries[rung]
-            one_of = self._ladder.reduction(rung, self._reduction)
-            if best is not None and bisect_left(entries, best) < len(entries) // one_of:
+            keep = max(len(entries) // self._ladder.reduction(rung, self._reduction), closing)
+            if best is not None and bisect_left(entries, best) < keep:
                 return best[1]
         return None
