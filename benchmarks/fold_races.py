@@ -4,8 +4,8 @@
 
 Scores = fold effect (sd 3) + gap + noise (sd 1). The incumbent is the best of `rows` equal configurations, so
 its scores are lucky. The noise is known, or estimated as a search does (`fold_noise`): from the rows and from
-the trial's own scores so far. The gap is in standard deviations of a score; that of a difference of two scores
-is √2 times as much. `bound`: what a race could save with fold effects, incumbent and noise known exactly.
+the trial's own scores so far. The gap is in standard deviations of a score; that of a difference of two is
+√2 times as much. `bound`: what a race could save with fold effects, incumbent and noise known exactly.
 """
 
 from __future__ import annotations
