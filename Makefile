@@ -12,6 +12,8 @@ export DMLTUNE_CACHE ?= $(CURDIR)/.cache
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# A search is a dozen processes that import the package, and the tests are hundreds: each module is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 # make demo SEED=1 is the demo with other random numbers, under a name of its own.
 SEED ?= 0

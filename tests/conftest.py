@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,6 +110,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     `make slow` runs SLOW and SLOW_TESTS: minutes each on two cores.
     """
+    if "mlflow" in sys.modules:  # tests that need it import it
+        from support.mlflow_tables import copy_the_tables
+
+        copy_the_tables()
     if not os.environ.get("DMLTUNE_SLOW"):
         for item in items:
             if item.path in {TESTS / file for file in SLOW} or item.name in SLOW_TESTS:

@@ -25,6 +25,7 @@ from dmltune.resources import Resources
 from dmltune.scratch import process_folder, remove_stale_folders
 from dmltune.train.cluster_address import is_loopback_only, require_cluster
 from dmltune.train.head_watch import given_up_after
+from dmltune.train.lean_ray import lean_ray
 from dmltune.worker_resources import described, room
 
 _RAY_FOLDER = "r"  # short, for the paths of sockets
@@ -147,14 +148,15 @@ def _start(address: str | None, ray_folder: Path) -> None:
             ) from None
         return
     try:
-        ray.init(
-            address="local",
-            num_cpus=usable_cores(),
-            include_dashboard=False,
-            object_store_memory=256 * 2**20,  # nothing big goes through it
-            _temp_dir=str(ray_folder),
-            **shared,
-        )
+        with lean_ray(logs=verbose):
+            ray.init(
+                address="local",
+                num_cpus=usable_cores(),
+                include_dashboard=False,
+                object_store_memory=256 * 2**20,  # nothing big goes through it
+                _temp_dir=str(ray_folder),
+                **shared,
+            )
     except Exception as error:  # Ray has no class for it: too slow, too little memory, no free port
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(". ")
         raise UserError(

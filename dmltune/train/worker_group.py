@@ -16,6 +16,7 @@ from ray.train.v2._internal.constants import get_env_vars_to_propagate
 from ray.train.v2._internal.execution.controller import TrainController
 
 from dmltune.train.deaths import DeathReports
+from dmltune.train.fixed_size import FixedSize
 from dmltune.train.placement_groups import remove_placement_groups_of
 from dmltune.train.process_group import ProcessGroup
 from dmltune.train.worker import serve_orders
@@ -36,6 +37,7 @@ class GroupTrainer(TorchTrainer):
     """
 
     controller: Any = None
+    grows = True  # whether the cluster has an autoscaler
 
     def _create_default_callbacks(self) -> list[Any]:
         callbacks = super()._create_default_callbacks()  # type: ignore[misc]
@@ -45,6 +47,8 @@ class GroupTrainer(TorchTrainer):
         """Start the controller beside the driver as Ray does, and keep its handle to end it early."""
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
         environment = {"env_vars": get_env_vars_to_propagate()}
+        if not self.grows:
+            options["scaling_policy"] = FixedSize(self.scaling_config)  # type: ignore[arg-type]
         made = ray.remote(num_cpus=0, label_selector=here, runtime_env=environment)(TrainController)
         self.controller = made.remote(**options)
         ray.get(self.controller.run.remote())
@@ -63,6 +67,7 @@ class WorkerGroup:
     scratch: str  # Ray Train's own bookkeeping; nothing that lasts
     orders_per_start: int | None = None  # 1: --isolation trial
     files: Any = None  # the actor that reads what a worker's node lacks
+    grows: bool = True  # an autoscaler adds nodes
     error: BaseException | None = field(default=None, init=False)
     _trainer_now: Any = field(default=None, init=False)
     _ending: threading.Event = field(default_factory=threading.Event, init=False)
@@ -138,7 +143,7 @@ class WorkerGroup:
         self._tell("resign")
 
     def _trainer(self, run_name: str) -> TorchTrainer:
-        return GroupTrainer(
+        trainer = GroupTrainer(
             serve_orders,
             train_loop_config={
                 "group": self.name,
@@ -158,3 +163,5 @@ class WorkerGroup:
                 callbacks=[DeathReports(self.name, self.broker)],  # type: ignore[list-item]
             ),
         )
+        trainer.grows = self.grows
+        return trainer

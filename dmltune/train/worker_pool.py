@@ -132,6 +132,7 @@ def worker_pool(
                 scratch=str(session.scratch / "train"),
                 orders_per_start=orders_per_start,
                 files=files,
+                grows=session.grows,
             )
 
         most, request = resources.concurrent, plan.request

@@ -106,14 +106,23 @@ def test_bounds_are_read_inside_a_union_too() -> None:
     assert components.violation(parameter, 1.5) == "must be a whole number or null; got 1.5"
 
 
-def test_the_core_loads_in_a_fresh_process_without_ray_mlflow_optuna_or_yaml() -> None:
+def test_the_core_loads_and_steps_in_a_fresh_process_without_ray_mlflow_optuna_yaml_or_a_compiler() -> None:
     program = """
 import importlib, pkgutil, sys
 import dmltune.core
 for module in pkgutil.walk_packages(dmltune.core.__path__, "dmltune.core."):
     importlib.import_module(module.name)
 unwanted = {"ray", "mlflow", "optuna", "yaml", "ruamel", "pydantic", "rich", "timm", "torchvision"}
-unwanted |= {"pytorch_metric_learning", "scipy"}
+unwanted |= {"pytorch_metric_learning", "scipy", "torch._dynamo"}
+import torch
+from dmltune.core import optimizers
+weight = torch.nn.Parameter(torch.zeros(3))
+for name in ("adam", "adamw", "sgd"):
+    weight.grad = torch.ones(3)
+    optimizer = optimizers.build(name, [{"params": [weight], "lr": 0.1}])
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.load_state_dict(optimizer.state_dict())
 print(sorted(unwanted & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dmltune.core import optimizers
 from dmltune.core.fit import Options, Schedule, fit
 from dmltune.core.optimizers import clip_gradients
 from dmltune.errors import UserError
@@ -136,3 +137,24 @@ def test_statistics_go_on_during_the_warm_up_unless_they_are_frozen(toy: ModuleT
 def test_options_out_of_range_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         Options(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)],
+)
+def test_without_the_compiler_s_marks_the_steps_are_those_of_torch(
+    name: str, reference: type[torch.optim.Optimizer]
+) -> None:
+    ours, theirs = torch.nn.Parameter(torch.ones(5)), torch.nn.Parameter(torch.ones(5))
+    options = {"lr": 0.1, "weight_decay": 0.01}
+    pairs = [
+        (ours, optimizers.build(name, [{"params": [ours], **options}])),
+        (theirs, reference([{"params": [theirs], **options}], fused=True)),
+    ]
+    for step in range(4):
+        for weight, optimizer in pairs:
+            weight.grad = torch.arange(5.0) - step
+            optimizer.step()
+            assert torch.is_grad_enabled()
+    assert torch.equal(ours, theirs)

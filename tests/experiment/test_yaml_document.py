@@ -27,6 +27,16 @@ def test_every_key_knows_its_line(tmp_path: Path) -> None:
     assert lines[("b", "c", "1", "d")] == 5
 
 
+def test_a_file_that_is_read_again_is_as_new_whatever_was_done_to_the_first_one(tmp_path: Path) -> None:
+    text = "a: {b: [1, 2]}\n"
+    first = read(tmp_path, text)
+    first.tree["a"]["b"].append(3)
+    first.tree["c"] = first.lines.pop(("a",))
+    again = read(tmp_path, text)
+    assert (again.tree, again.lines[("a",)]) == ({"a": {"b": [1, 2]}}, 1)
+    assert read(tmp_path, "a: 2\n").tree == {"a": 2}
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -4,12 +4,15 @@ the toy problem: memories that wrap around and projections that change within th
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 from dmltune.errors import UserError
 from dmltune.experiment import Experiment, load_experiment
 
+FOUND = "DMLTUNE_TEST_COMBINATIONS"  # handed to child processes: reading all spaces takes seconds
 SPACES = Path(__file__).parents[2] / "search_spaces"
 SMALL: dict[str, dict[str, Any]] = {
     "ccp": {"patience": 1, "proxies": 2, "pool_size": 3, "lambda": 0.5},
@@ -32,12 +35,15 @@ ALWAYS = [  # what no space combines, and its parts could
 
 def combinations() -> dict[str, dict[str, Any]]:
     """A name that tells the parts → the parts, with their parameters under `parameters`."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = json.loads(os.environ.get(FOUND, "{}"))
+    if found:
+        return found
     for file in sorted(SPACES.glob("*.yaml")):
         for experiment in _runs(load_experiment(file.stem)):
             _add(found, _parts(experiment))
     for parts in ALWAYS:
         _add(found, {"references": "batch", "pooling": "gap", "transform": "identity", **parts})
+    os.environ[FOUND] = json.dumps(found)
     return found
 
 

@@ -168,11 +168,17 @@ def _serve(listening: socket.socket) -> dict[str, Any] | None:
 
 def _import() -> None:
     """Import what commands need; nothing here may start a thread of Python."""
+    if "mlflow" in sys.modules:
+        return
     import gc
 
     for name in IMPORTED:
         with contextlib.suppress(Exception):  # the command that needs it shows the error
             importlib.import_module(name)
+    from support.mlflow_tables import copy_the_tables, tables
+
+    copy_the_tables()
+    tables()
     gc.freeze()  # collections in the commands then copy no page of this memory
 
 

@@ -7,10 +7,12 @@ refused: `extends` replaces them, and no file expands to more than its own text.
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path as File
 from typing import Any
 
@@ -72,7 +74,7 @@ def read_document(file: File, shown: str) -> Document:
         byte = f"byte 0x{raw[error.start]:02x} is not UTF-8"
         raise UserError(f"{shown}:{line}: {byte}. Save the file as UTF-8.") from None
     try:
-        value, lines = _build(text)
+        value, lines = copy.deepcopy(_built(text))
     except _Mistake as error:
         place = f"{shown}:{error.line}" if error.line else shown
         raise UserError(f"{place}: {error}") from None
@@ -152,6 +154,12 @@ def scalar(text: str, line: int | None = None) -> Any:
             raise _Mistake(f"a number must be finite; got {text[:40]}. Write a smaller one.", line)
         return real
     return text
+
+
+@lru_cache(maxsize=128)
+def _built(text: str) -> tuple[Any, dict[Path, int]]:
+    """Return what `_build` does: a list of all spaces reads those that others extend many times."""
+    return _build(text)
 
 
 def _build(text: str) -> tuple[Any, dict[Path, int]]:
