@@ -133,7 +133,7 @@ def _weighted(population: Population, sigmas: Floats, ratios: Floats) -> tuple[F
     log_weights = solution.log_weights + prior
     weights = np.exp(log_weights - log_weights.max())
     heavy = weights > _NEGLIGIBLE
-    remaining = Solution(log_weights[heavy], solution.psi[heavy], solution.covariance[heavy])
+    remaining = Solution(log_weights[heavy], solution.psi[heavy], solution.precision[heavy])
     return grid[heavy], weights[heavy] / weights[heavy].sum(), remaining
 
 

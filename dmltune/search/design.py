@@ -101,11 +101,13 @@ def design_of(table: ScoreTable) -> Design:
     candidates = table.candidates
     if table.baseline is not None and table.baseline in table.rows:
         candidates.append(table.baseline)
-    rows = [(i, b, s) for i, c in enumerate(candidates) for b, s in table.scores(c).items()]
-    first = [next(iter(table.scores(c).values())) for c in candidates]
-    used = Counter(block for _, block, _ in rows)
-    firsts = Counter(next(iter(table.scores(c))) for c in candidates)
-    folds = Counter(fold_of(next(iter(table.scores(c)))) for c in candidates)
+    rows = [table.rows[c] for c in candidates]
+    starts = [next(iter(row)) for row in rows]
+    used = {block: table.used[block] for block in table.blocks}
+    firsts = Counter(starts)
+    folds: Counter[Hashable] = Counter()
+    for block, number in firsts.items():
+        folds[fold_of(block)] += number
     main_block, main_count = firsts.most_common(1)[0]
     anchored = main_count >= 2 and 2 * main_count >= len(candidates)
     shared = [b for b, n in used.items() if n >= 2 and not (anchored and b == main_block)]
@@ -121,13 +123,15 @@ def design_of(table: ScoreTable) -> Design:
             return block != main_block
         return block == key if kind == "seed" else fold_of(block) == key
 
-    by_block = {b: np.array([entry(kind, key, b) for kind, key in names], dtype=float) for b in used}
+    place = {block: index for index, block in enumerate(used)}
+    by_block = np.array([[entry(kind, key, b) for kind, key in names] for b in used], dtype=float)
+    blocks = np.array([place[b] for row in rows for b in row], dtype=np.int64)
     return Design(
         candidates=candidates,
-        first=np.array(first, dtype=float),
-        owner=np.array([i for i, _, _ in rows], dtype=np.int64),
-        scores=np.array([s for _, _, s in rows], dtype=float),
-        columns=np.array([by_block[b] for _, b, _ in rows]).reshape(len(rows), len(names)),
+        first=np.array([row[start] for row, start in zip(rows, starts, strict=True)], dtype=float),
+        owner=np.repeat(np.arange(len(rows)), [len(row) for row in rows]),
+        scores=np.array([s for row in rows for s in row.values()], dtype=float),
+        columns=by_block.reshape(len(used), len(names))[blocks],
         is_fold=np.array([kind == "fold" for kind, _ in names], dtype=bool),
         shift=next((j for j, (kind, _) in enumerate(names) if kind == "shift"), None),
         is_candidate=np.array([c != table.baseline for c in candidates]),

@@ -30,7 +30,12 @@ class Solution:
 
     log_weights: Floats  # (G,)
     psi: Floats  # (G, q)
-    covariance: Floats  # (G, q, q)
+    precision: Floats  # (G, q, q)
+
+    @property
+    def covariance(self) -> Floats:
+        """The inverse of the precision; most points of a grid carry no weight and need none."""
+        return np.asarray(np.linalg.inv(self.precision))
 
 
 class Population:
@@ -72,26 +77,45 @@ class Population:
         owner, y = design.owner[rows], design.scores[rows] - self.offset
         x = np.column_stack([self.inside[owner].astype(float), design.columns[rows]])
         x_mean = np.column_stack([self.inside.astype(float), self.effects])[self._telling]
-        self._x_sum = x_mean * self.counts[self._telling, None]  # (T, q)
-        self._y_sum = (self.means * self.counts)[self._telling]
+        self._group(x_mean * self.counts[self._telling, None], (self.means * self.counts)[self._telling])
         self._xx, self._xy, self._yy = x.T @ x, x.T @ y, float(y @ y)
         # A first estimate of the effects, for the point at which the censored part is expanded.
         within = design.columns[rows] - self.effects[owner]
         effects = np.linalg.lstsq(within, y - self.means[owner], rcond=1e-9)[0] if len(y) else x[0:0, 0]
-        self._adjusted = self.means[self._telling] - self.effects[self._telling] @ effects
+        adjusted = self.means[self._telling] - self.effects[self._telling] @ effects
+        self._adjusted = np.bincount(self._group_of, adjusted, len(self._group_counts))
+
+    def _group(self, x_sum: Floats, y_sum: Floats) -> None:
+        """Sum up candidates with equally many scores on the same side of the threshold (R groups).
+
+        Their covariances are equal, so that a long search costs no more than a short one.
+        """
+        kinds = np.stack([self.counts[self._telling], self.inside[self._telling]], axis=1)
+        groups, self._group_of = np.unique(kinds, axis=0, return_inverse=True)
+        self._group_of = self._group_of.reshape(-1)
+        number = len(groups)
+        self._group_counts, self._group_inside = groups[:, 0], groups[:, 1].astype(bool)
+        self._group_sizes = np.bincount(self._group_of, minlength=number)
+        q = x_sum.shape[1]
+        self._xx_sums, self._xy_sums = np.zeros((number, q, q)), np.zeros((number, q))
+        for group in range(number):
+            member = self._group_of == group
+            self._xx_sums[group] = x_sum[member].T @ x_sum[member]
+            self._xy_sums[group] = x_sum[member].T @ y_sum[member]
+        self._yy_sums = np.bincount(self._group_of, y_sum**2, number)
 
     def solve(self, grid: Floats) -> Solution:
         """Return the posterior of ψ at the points (σ, τ, s) of a grid (G, 3), with their log weights."""
         sigma2, tau2, seed2 = (grid**2).T
-        counts, inside = self.counts[self._telling], self.inside[self._telling]
+        counts, inside, sizes = self._group_counts, self._group_inside, self._group_sizes
         # V_k⁻¹ = (I − c_k 11ᵀ)/σ²
         c = np.where(inside, tau2[:, None] / (sigma2[:, None] + counts * tau2[:, None]), 1 / counts)
-        xx = self._xx - np.einsum("gk,kq,kr->gqr", c, self._x_sum, self._x_sum, optimize=True)
-        xy = self._xy - c @ (self._x_sum * self._y_sum[:, None])
-        yy = self._yy - c @ self._y_sum**2
+        xx = self._xx - np.tensordot(c, self._xx_sums, axes=1)
+        xy, yy = self._xy - c @ self._xy_sums, self._yy - c @ self._yy_sums
         precision, linear = xx / sigma2[:, None, None], xy / sigma2[:, None]
-        log_weights = -0.5 * yy / sigma2 - 0.5 * (counts.sum() - (~inside).sum()) * np.log(sigma2)
-        log_weights -= 0.5 * np.log1p(counts[inside] * (tau2 / sigma2)[:, None]).sum(axis=1)
+        degrees = counts @ sizes - sizes[~inside].sum()
+        log_weights = -0.5 * yy / sigma2 - 0.5 * degrees * np.log(sigma2)
+        log_weights -= 0.5 * np.log1p(counts[inside] * (tau2 / sigma2)[:, None]) @ sizes[inside]
         free = (10 * self.reach) ** 2
         prior = np.where(self.design.is_fold, free, seed2[:, None])  # (G, q − 1)
         effects = np.arange(1, precision.shape[1])
@@ -102,10 +126,9 @@ class Population:
         precision[:, 0, 0] += curvature
         linear[:, 0] += slope + curvature * at
         log_weights += value - slope * at - 0.5 * curvature * at**2
-        covariance = np.linalg.inv(precision)
-        psi = np.einsum("gqr,gr->gq", covariance, linear)
-        log_weights += 0.5 * (linear * psi).sum(axis=1) - 0.5 * np.linalg.slogdet(precision)[1]
-        return Solution(log_weights, psi, covariance)
+        psi = np.linalg.solve(precision, linear[:, :, None])[:, :, 0]
+        log_weights += 0.5 * (linear * psi).sum(axis=1) - 0.5 * _log_determinants(precision)
+        return Solution(log_weights, psi, precision)
 
     def _pool_terms(self, m: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
         """Return log p(plain and censored scores | m), its slope and its negative curvature in m."""
@@ -127,16 +150,26 @@ class Population:
 
     def _mode(self, sigma2: Floats, tau2: Floats) -> Floats:
         """Return the most probable m by Newton's method, with effects at their first estimate."""
-        inside = self.inside[self._telling]
-        weight = 1 / (tau2[:, None] + sigma2[:, None] / self.counts[self._telling][inside])  # (G, inside)
-        adjusted = self._adjusted[inside]
+        inside = self._group_inside
+        weight = 1 / (tau2[:, None] + sigma2[:, None] / self._group_counts[inside])  # (G, inside groups)
+        total = weight @ self._adjusted[inside]
+        number = weight @ self._group_sizes[inside]
         step_limit = 2 * np.sqrt(sigma2 + tau2)
         m = np.zeros(len(sigma2))
         for _ in range(30):
             _, slope, curvature = self._pool_terms(m, sigma2 + tau2)
-            slope = slope + (weight * (adjusted - m[:, None])).sum(axis=1)
-            step = np.clip(slope / (curvature + weight.sum(axis=1)), -step_limit, step_limit)
+            slope = slope + total - number * m
+            step = np.clip(slope / (curvature + number), -step_limit, step_limit)
             m = m + step
             if np.all(np.abs(step) < 1e-6 * step_limit):
                 break
         return m
+
+
+def _log_determinants(matrices: Floats) -> Floats:
+    """Return log |M| of positive definite matrices, also of those that rounding has made indefinite."""
+    try:
+        roots = np.diagonal(np.linalg.cholesky(matrices), axis1=1, axis2=2)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.slogdet(matrices)[1])
+    return np.asarray(2 * np.log(roots).sum(axis=1))

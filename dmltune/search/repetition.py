@@ -125,7 +125,7 @@ def next_block(table: ScoreTable, candidate: int, pending: Collection[tuple[int,
     """
     begun = {block for other, block in pending if other == candidate}
     own = {*_blocks(table.scores(candidate)), *begun}
-    used = Counter(block for row in table.rows.values() for block in _blocks(row))
+    used = Counter({block: table.used[block] for block in _blocks(table.used)})
     used.update(block for _, block in pending)
     folds = {block[1] for block in used} or {0}
     per_fold = Counter(block[1] for block in own)

@@ -30,6 +30,7 @@ class Replication:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._compared = ComparedTrials()
 
     def of_the_noise(self, trials: Collection[EngineTrial]) -> Again | None:
         """Return the next repetition of the reference point, if the plan has one more."""
@@ -91,15 +92,47 @@ class Replication:
 
         `trials` are the complete ones and all repetitions; the others tell nothing here.
         """
-        under_way = [t for t in trials if t.repeats is not None and t.state == "running"]
+        table, others = self._compared.of(trials)
+        under_way = [t for t in others if t.repeats is not None and t.state == "running"]
         found = next_repetition(
-            ScoreTable.of(trials),
+            table,
             spare=left,
             pending=[(trial.configuration, trial.block) for trial in under_way],
         )
-        if found is None or _has(trials, found.candidate, found.block):
+        if found is None or _has(others, found.candidate, found.block):
             return None  # the second: it failed before
         return Again(found.candidate, *found.block)
+
+
+class ComparedTrials:
+    """The score table of trials that are told again and again: what a complete one scored is read once."""
+
+    def __init__(self) -> None:
+        self._table = ScoreTable()
+        self._entered: dict[int, EngineTrial] = {}
+
+    def of(self, trials: Collection[EngineTrial]) -> tuple[ScoreTable, list[EngineTrial]]:
+        """Return the table of the trials, which are in the order of their numbers, and those not in it.
+
+        The table is that of `ScoreTable.of`: when a trial ends after one that follows it, it is built anew,
+        as the order of scores decides between equals.
+        """
+        new = [trial for trial in trials if self._entered.get(trial.number) is not trial]
+        last = next(reversed(self._entered), -1)
+        if len(trials) - len(new) != len(self._entered) or any(t.number < last and _is_over(t) for t in new):
+            self._table, self._entered = ScoreTable(), {}
+            new = list(trials)
+        others = []
+        for trial in new:
+            if self._table.take(trial):
+                self._entered[trial.number] = trial
+            else:
+                others.append(trial)
+        return self._table, others
+
+
+def _is_over(trial: EngineTrial) -> bool:
+    return trial.role != "cheap" and trial.score is not None and math.isfinite(trial.score)
 
 
 def _has(trials: Collection[EngineTrial], configuration: int, block: Block) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 
 from dmltune.search.engine_trial import EngineTrial
@@ -19,21 +20,39 @@ class ScoreTable:
     def __init__(self, baseline: int | None = None) -> None:
         self.baseline = baseline
         self._scores: dict[int, dict[Hashable, float]] = {}
+        self._place: dict[int, int] = {}  # of a configuration in the order of first scores
+        self._used: Counter[Hashable] = Counter()
+        self._met: dict[Hashable, tuple[int, int]] = {}  # where a block is first: configuration, score
+
+    def take(self, trial: EngineTrial) -> bool:
+        """Enter the score of a complete trial; False for one that has none yet, or none that is compared.
+
+        The baseline is that of the first trial with this role.
+        """
+        if trial.role == "baseline" and self.baseline is None:
+            self.baseline = trial.configuration
+        score = trial.score if trial.role in _ROLES else None
+        if score is None or not math.isfinite(score):
+            return False
+        self.add(trial.configuration, (trial.seed, trial.fold), score)
+        return True
 
     @classmethod
     def of(cls, trials: Iterable[EngineTrial]) -> ScoreTable:
         """Build the table of all complete trials; the baseline is that of the trial with this role."""
         table = cls()
         for trial in trials:
-            if trial.role == "baseline" and table.baseline is None:
-                table.baseline = trial.configuration
-            if trial.role in _ROLES and trial.score is not None and math.isfinite(trial.score):
-                table.add(trial.configuration, (trial.seed, trial.fold), trial.score)
+            table.take(trial)
         return table
 
     def add(self, candidate: int, block: Hashable, score: float) -> None:
         """Enter a score; a later score of the same candidate and block replaces the earlier one."""
-        self._scores.setdefault(candidate, {})[block] = float(score)
+        row = self._scores.setdefault(candidate, {})
+        if block not in row:
+            self._used[block] += 1
+            met = (self._place.setdefault(candidate, len(self._place)), len(row))
+            self._met[block] = min(met, self._met.get(block, met))
+        row[block] = float(score)
 
     @property
     def candidates(self) -> list[int]:
@@ -46,9 +65,14 @@ class ScoreTable:
         return self._scores
 
     @property
+    def used(self) -> Mapping[Hashable, int]:
+        """How many configurations have a score on each block."""
+        return self._used
+
+    @property
     def blocks(self) -> list[Hashable]:
-        """All blocks in the order of their first scores."""
-        return list(dict.fromkeys(block for row in self._scores.values() for block in row))
+        """All blocks: those of the first configuration, then what the second one has besides, and so on."""
+        return sorted(self._used, key=self._met.__getitem__)
 
     def scores(self, candidate: int) -> dict[Hashable, float]:
         """Return the scores of a configuration by block; the first score comes first."""
