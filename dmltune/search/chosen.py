@@ -15,8 +15,6 @@ Shapes: N inside candidates, C cells of the axis of true means, G populations (s
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,7 +25,7 @@ from dmltune.search.mixtures import Mixture, grouped, plus
 from dmltune.search.own_noise import Noise, Reduced, reduced
 
 _CELLS = 100
-_NOISES = 7  # points of s for each (ν, β)
+_NOISES = 8  # points of s for each (ν, β)
 _DEGREES = (4.0, np.inf)  # ν: the noise differs, or it is that of all. Each is as probable
 _SLOPES = (0.0, 0.5)  # β: the noise does not depend on the mean, or it does
 _MOST_INSIDE = 100  # the best ones tell how the best scatter; the others are "below"
@@ -84,14 +82,17 @@ class Chosen:
         anchor = self._threshold if np.isfinite(self._threshold) else float(np.median(self._inside.means))
         above, below = (number, self._below) if self._below else (number / 2, number / 2)
         shapes = Shapes(anchor, above, below, widest)
+        made: dict[float, Floats] = {}
         logs, cells = np.full(len(self._noises), -np.inf), np.zeros((len(self._noises), _CELLS))
         for i, noise in enumerate(self._noises):
-            population = shapes.cumulated(self._edges, noise.s)  # (G, C + 1)
+            if noise.s not in made:
+                made[noise.s] = shapes.cumulated(self._edges, noise.s)
+            population = made[noise.s]  # (G, C + 1)
             mass = np.diff(population, axis=1)
             given, scale = self._inside.in_cells(self._edges, noise)
             likely = np.maximum(given @ mass.T, _TINY)  # (N, G)
             log_weights = shapes.log_prior + np.log(likely).sum(axis=0) + scale.sum()
-            log_weights += self._rest.evidence(noise) + noise.log_prior
+            log_weights += self._rest.evidence(noise)
             if self._below:
                 failed = noise.below((self._threshold - self._edges) / noise.at(self._edges))
                 chance = population[:, 0] + mass @ ((failed[1:] + failed[:-1]) / 2)
@@ -135,19 +136,19 @@ class Chosen:
 
 
 def _probable_noises(repeated: Reduced, spread: float, top: float) -> list[Noise]:
-    """Return the noises that the repeated scores leave probable, with log-uniform s."""
+    """Return the noises that the repeated scores leave probable, evenly in log s and on one axis."""
     found = []
     for degrees in _DEGREES:
         for slope in _SLOPES:
-            points = [Noise(s, degrees, slope, top) for s in spread * np.geomspace(0.01, 8.0, 80)]
+            points = [Noise(s, degrees, slope, top) for s in spread * np.geomspace(0.01, 8.0, 60)]
             found.append((np.array([repeated.evidence(point) for point in points]), points))
     best = max(evidence.max() for evidence, _ in found)
-    kept = []
-    for evidence, points in found:
-        near = np.flatnonzero(evidence > best - _IMPROBABLE)
-        step = max(1, len(near) // _NOISES)
-        kept += [replace(points[i], log_prior=float(np.log(step))) for i in near[step // 2 :: step]]
-    return kept
+    near = [np.flatnonzero(evidence > best - _IMPROBABLE) for evidence, _ in found]
+    step = max(1, max(map(len, near)) // _NOISES)
+    first = int(np.argmax(max((evidence for evidence, _ in found), key=np.max))) % step
+    return [
+        points[i] for (_, points), which in zip(found, near, strict=True) for i in which if i % step == first
+    ]
 
 
 def _mean_columns(design: Design) -> Floats:

@@ -28,7 +28,6 @@ class Noise:
     degrees: float  # ν
     slope: float  # β
     top: float
-    log_prior: float = 0.0
 
     def at(self, means: Floats) -> Floats:
         """Return s(μ)."""
@@ -96,8 +95,8 @@ class Reduced:
 
 def reduced(design: Design, effects: Floats) -> Reduced:
     """Return the configurations without the effects of seeds and folds."""
-    n, counts = len(design.candidates), np.asarray(design.counts, dtype=np.float64)
+    n, counts = len(design.candidates), design.counts
     scores = design.scores - design.columns @ effects
-    means = np.bincount(design.owner, scores, n) / counts
-    squares = np.bincount(design.owner, (scores - means[design.owner]) ** 2, n)
-    return Reduced(counts, means, squares)
+    means: Floats = np.asarray(np.bincount(design.owner, scores, n) / counts)
+    squares: Floats = np.bincount(design.owner, (scores - means[design.owner]) ** 2, n).astype(np.float64)
+    return Reduced(counts.astype(np.float64), means, squares)
