@@ -47,9 +47,11 @@ def plus(one: Mixture, other: Mixture) -> Mixture:
 
 def grouped(mixture: Mixture, groups: int, by: Floats) -> Mixture:
     """Return a mixture of few parts with the same mean and variance: parts next to each other are joined."""
-    order = np.argsort(by, kind="stable")
+    # Rounding decides neither between equals nor at a border, so that units do not matter.
+    largest = float(np.abs(by).max()) or 1.0
+    order = np.argsort(np.round(by / largest, 9), kind="stable")
     weights = mixture.weights[order]
-    place = np.minimum((np.cumsum(weights) - weights / 2) * groups, groups - 1).astype(int)
+    place = np.minimum((np.cumsum(weights) - weights / 2) * groups + 1e-9, groups - 1).astype(int)
 
     def summed(values: Floats) -> Floats:
         return np.asarray(np.bincount(place, values, groups))
