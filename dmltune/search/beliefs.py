@@ -15,38 +15,13 @@ from scipy.special import expit, ndtr
 from scipy.stats import chi2
 
 from dmltune.search.design import Design, Floats, pooled_noise
+from dmltune.search.mixtures import Mixture
 from dmltune.search.population import Population, Solution
 
 _SEED_RATIOS = (0.05, 0.5, 1.0, 2.0, 5.0, 20.0)  # s/σ
 _SEED_CHANCES = (0.5, 0.15, 0.13, 0.1, 0.07, 0.05)
 _NEGLIGIBLE = 1e-4
 _WIDE = 3.0  # the spread of a tenth of the population, in units of τ
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """A mixture of normal distributions."""
-
-    weights: Floats
-    means: Floats
-    variances: Floats
-
-    @property
-    def mean(self) -> float:
-        return float(self.weights @ self.means)
-
-    def below(self, value: float) -> float:
-        """Return the probability of a value below this one."""
-        return float(self.weights @ ndtr((value - self.means) / np.sqrt(self.variances)))
-
-    def quantile(self, probability: float) -> float:
-        """Return the quantile by bisection."""
-        reach = 12 * np.sqrt(self.variances)
-        low, high = float((self.means - reach).min()), float((self.means + reach).max())
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.below(middle) < probability else (low, middle)
-        return (low + high) / 2
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmltune.search.beliefs import Beliefs, Mixture, beliefs
+from dmltune.search.beliefs import Beliefs, beliefs
+from dmltune.search.chosen import Chosen
 from dmltune.search.design import design_of, pooled_noise
+from dmltune.search.mixtures import Mixture
 from dmltune.search.score_table import ScoreTable
 from dmltune.search.state import Range
 
@@ -44,15 +46,15 @@ def judge(table: ScoreTable, *, noise: float | None = None, level: float = 0.95)
     expected = belief.expected[:number]
     winner = int(np.argmax(expected))
     members = winner_set(belief, number, level)
-    lead = None
+    chosen, lead = Chosen(design, belief, winner, noise), None
     if table.baseline in belief.candidates:
-        lead = interval_of(belief.difference(winner, belief.candidates.index(table.baseline)), level)
+        lead = interval_of(chosen.mean(belief.candidates.index(table.baseline)), level)
     return Verdict(
         winner=belief.candidates[winner],
         winner_set=tuple(belief.candidates[i] for i in members),
         noise=known,
         noise_degrees=0 if noise is not None else degrees,
-        corrected=interval_of(belief.mean_of(winner), level),
+        corrected=interval_of(chosen.mean(), level),
         lead=lead,
         lead_is_noise=None if lead is None else lead.low <= 0 <= lead.high,
     )
