@@ -84,7 +84,7 @@ class Beliefs:
     def _difference_variances(self, other: int) -> Floats:
         kind = self.kind[other]
         load = self.load - self.load[:, [kind]]
-        shared = np.einsum("gkq,gqr,gkr->gk", load, self.covariance, load, optimize=True)
+        shared = (load @ self.covariance * load).sum(axis=2)
         return np.asarray(self.own + self.own[:, [kind]] + shared)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.score_table import ScoreTable
-from dmltune.search.winners import judge
+from dmltune.search.winners import leader
 
 Seen = tuple[float, int, int, float]  # time, trial, step, score (higher is better)
 
@@ -28,17 +28,18 @@ def chosen_after(seen: Sequence[Seen], trials: Mapping[int, EngineTrial]) -> dic
         then[number].add(step, score)
         if trial.state == "complete" and len(then[number].steps) == len(trial.steps):
             then[number].state = "complete"
-    verdict = judge(ScoreTable.of(then.values()))
+    found = leader(ScoreTable.of(then.values()))
     others = [trial for trial in then.values() if trial.state != "complete" and trial.is_point]
-    leader = max(others, key=_best, default=None)
-    if verdict is None:
-        return dict(leader.values) if leader else None
-    scores = [trial.best for trial in then.values() if trial.configuration == verdict.winner]
+    ahead = max(others, key=_best, default=None)
+    if found is None:
+        return dict(ahead.values) if ahead else None
+    winner, noise = found
+    scores = [trial.best for trial in then.values() if trial.configuration == winner]
     known = [score for score in scores if score is not None]
-    level = max(known, default=0.0) if verdict.noise is None else sum(known) / len(known)
-    if leader is not None and leader.best is not None and leader.best > level + 2 * (verdict.noise or 0.0):
-        return dict(leader.values)
-    return dict(trials[verdict.winner].values)
+    level = max(known, default=0.0) if noise is None else sum(known) / len(known)
+    if ahead is not None and ahead.best is not None and ahead.best > level + 2 * (noise or 0.0):
+        return dict(ahead.values)
+    return dict(trials[winner].values)
 
 
 def _best(trial: EngineTrial) -> float:

@@ -60,6 +60,18 @@ def judge(table: ScoreTable, *, noise: float | None = None, level: float = 0.95)
     )
 
 
+def leader(table: ScoreTable) -> tuple[int, float | None] | None:
+    """Return the winner and the noise of the verdict on a table, without the work of its intervals."""
+    if not table.candidates:
+        return None
+    design = design_of(table)
+    noise, degrees = pooled_noise(design)
+    belief = beliefs(design)
+    if belief is None:
+        return _by_score(table, noise, degrees).winner, noise
+    return belief.candidates[int(np.argmax(belief.expected[: len(table.candidates)]))], noise
+
+
 def winner_set(belief: Beliefs, number: int, level: float) -> list[int]:
     """Return the indices, best first, of those among the first `number` that cannot be told from the best."""
     expected = belief.expected[:number]

@@ -12,7 +12,7 @@ from dmltune.search.design import design_of, pooled_noise
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.population import Population
 from dmltune.search.score_table import ScoreTable
-from dmltune.search.winners import judge
+from dmltune.search.winners import judge, leader
 
 
 def table_of(rows: dict[int, list[float]], baseline: int | None = None) -> ScoreTable:
@@ -283,3 +283,17 @@ def test_any_scores_give_a_verdict(data: st.DataObject) -> None:
         assert set(verdict.winner_set) <= set(rows) - {7}
         if verdict.corrected is not None:
             assert verdict.corrected.low <= verdict.corrected.mean <= verdict.corrected.high
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6))
+def test_the_leader_is_the_winner_of_the_verdict(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = ScoreTable()
+    for candidate in range(int(rng.integers(1, 7))):
+        for block in range(int(rng.integers(1, 4))):
+            table.add(candidate, (block, 0), float(rng.normal(candidate / 4)))
+    verdict = judge(table)
+    assert verdict is not None
+    assert leader(table) == (verdict.winner, verdict.noise)
+    assert leader(ScoreTable()) is None
