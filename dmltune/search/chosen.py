@@ -22,7 +22,7 @@ from dmltune.search.beliefs import Beliefs
 from dmltune.search.design import Design, Floats
 from dmltune.search.mean_shapes import Shapes
 from dmltune.search.mixtures import Mixture, grouped, plus
-from dmltune.search.own_noise import Noise, Reduced, reduced
+from dmltune.search.own_noise import NoiseModel, Reduced, reduced
 
 _CELLS = 100
 _NOISES = 8  # points of s for each (ν, β)
@@ -53,7 +53,9 @@ class Chosen:
         self._edges = self._axis(spread)
         top = float(belief.expected[design.is_candidate].max())
         repeated = self._all[np.flatnonzero(telling)]
-        self._noises = [Noise(noise, np.inf, 0.0, top)] if noise else _probable_noises(repeated, spread, top)
+        self._noises = (
+            [NoiseModel(noise, np.inf, 0.0, top)] if noise else _probable_noises(repeated, spread, top)
+        )
         self._fit(max(_WIDEST, 4 * float(np.ptp(self._inside.means)) / spread))
 
     def _split(self, design: Design) -> NDArray[np.bool_]:
@@ -135,12 +137,12 @@ class Chosen:
         return grouped(Mixture(belief.weights, means, variances), _EFFECT_GROUPS, variances)
 
 
-def _probable_noises(repeated: Reduced, spread: float, top: float) -> list[Noise]:
+def _probable_noises(repeated: Reduced, spread: float, top: float) -> list[NoiseModel]:
     """Return the noises that the repeated scores leave probable, evenly in log s and on one axis."""
     found = []
     for degrees in _DEGREES:
         for slope in _SLOPES:
-            points = [Noise(s, degrees, slope, top) for s in spread * np.geomspace(0.01, 8.0, 60)]
+            points = [NoiseModel(s, degrees, slope, top) for s in spread * np.geomspace(0.01, 8.0, 60)]
             found.append((np.array([repeated.evidence(point) for point in points]), points))
     best = max(evidence.max() for evidence, _ in found)
     near = [np.flatnonzero(evidence > best - _IMPROBABLE) for evidence, _ in found]

@@ -57,9 +57,9 @@ def grouped(mixture: Mixture, groups: int, by: Floats) -> Mixture:
         return np.asarray(np.bincount(place, values, groups))
 
     total = summed(weights)
-    kept = total > 0
-    total = np.where(kept, total, 1.0)
+    filled = total > 0
+    total = np.where(filled, total, 1.0)
     means = summed(weights * mixture.means[order]) / total
     squares = summed(weights * (mixture.variances[order] + mixture.means[order] ** 2)) / total
     variances = np.maximum(squares - means**2, 0.0)
-    return Mixture(total[kept] / total[kept].sum(), means[kept], variances[kept])
+    return Mixture(total[filled] / total[filled].sum(), means[filled], variances[filled])

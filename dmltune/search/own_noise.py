@@ -21,7 +21,7 @@ from dmltune.search.design import Design, Floats
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseModel:
     """One hypothesis about the noise of all configurations."""
 
     s: float
@@ -68,17 +68,17 @@ class Reduced:
         value = value - 0.5 * counts * np.log(degrees * s**2 * np.pi)
         return np.asarray(value - 0.5 * (degrees + counts) * np.log1p(squares / (degrees * s**2)))
 
-    def evidence(self, noise: Noise) -> float:
+    def evidence(self, noise: NoiseModel) -> float:
         """Return the log evidence of all configurations under flat priors, with s at their mean scores."""
         return float(self.log_evidence(noise.at(self.means)[:, None], noise.degrees).sum())
 
-    def quantiles(self, noise: Noise, probabilities: Floats) -> Floats:
+    def quantiles(self, noise: NoiseModel, probabilities: Floats) -> Floats:
         """Return quantiles of each μ under a flat prior (n, ·)."""
         own, scale = self.spread(noise.at(self.means)[:, None], noise.degrees)
         t = ndtri(probabilities) if np.isinf(noise.degrees) else stdtrit(own, probabilities)
         return np.asarray(self.means[:, None] + scale * t)
 
-    def in_cells(self, edges: Floats, noise: Noise) -> tuple[Floats, Floats]:
+    def in_cells(self, edges: Floats, noise: NoiseModel) -> tuple[Floats, Floats]:
         """Return the mean of p(scores | μ) over each cell between the edges, and its scale.
 
         p = value · exp(scale), value (n, C), scale (n,). s is that of a cell's center.

@@ -13,7 +13,7 @@ from dmltune.search.chosen import Chosen
 from dmltune.search.design import design_of
 from dmltune.search.mean_shapes import SHAPES, Shapes
 from dmltune.search.mixtures import Mixture, grouped, plus
-from dmltune.search.own_noise import Noise, Reduced
+from dmltune.search.own_noise import NoiseModel, Reduced
 from dmltune.search.score_table import ScoreTable
 from dmltune.search.winners import judge
 
@@ -44,7 +44,7 @@ def searched(means: np.ndarray, sds: np.ndarray, rng: np.random.Generator) -> Sc
 def test_the_likelihood_of_a_mean_is_the_integral_over_its_noise(
     scores: list[float], degrees: float, slope: float
 ) -> None:
-    noise = Noise(0.8, degrees, slope, top=0.5)
+    noise = NoiseModel(0.8, degrees, slope, top=0.5)
 
     def density(mean: float) -> float:
         s = np.hypot(0.8, slope * max(0.5 - mean, 0.0))
@@ -69,7 +69,7 @@ def test_the_likelihood_of_a_mean_is_the_integral_over_its_noise(
 
 
 def test_the_evidence_is_the_integral_over_the_mean() -> None:
-    noise = Noise(0.8, 4.0, 0.0, top=0.0)
+    noise = NoiseModel(0.8, 4.0, 0.0, top=0.0)
     edges = np.linspace(-60.0, 60.0, 4001)
     value, scale = one([0.3, 1.9, 0.4]).in_cells(edges, noise)
     total = float((value[0] * np.diff(edges)).sum() * np.exp(scale[0]))
