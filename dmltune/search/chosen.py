@@ -122,10 +122,15 @@ class Chosen:
         return plus(parts, self._shared(load, float(self._theta[shift])))
 
     def _minus(self, baseline: int) -> Mixture:
-        """Return minus the baseline's mean as a mixture of narrow normals; its prior is flat."""
+        """Return minus the baseline's mean as a mixture of narrow normals; its prior is flat.
+
+        Nobody chose it for its score, and it is a sound configuration: it has the noise of those at the top,
+        whatever that may be far below. With one score of its own nothing else could be said of any lead.
+        """
         probabilities = (np.arange(40) + 0.5) / 40
         one = self._all[np.array([baseline])]
-        found = np.concatenate([-one.quantiles(noise, probabilities)[0] for noise in self._noises])
+        usual = [NoiseModel(noise.s, np.inf, 0.0, noise.top) for noise in self._noises]
+        found = np.concatenate([-one.quantiles(noise, probabilities)[0] for noise in usual])
         weights = np.repeat(self._weights / len(probabilities), len(probabilities))
         return grouped(Mixture(weights, found, np.zeros(len(found))), _BASELINE_GROUPS, found)
 

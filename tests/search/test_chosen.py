@@ -156,3 +156,17 @@ def test_a_known_noise_and_a_few_or_many_candidates_have_an_interval() -> None:
             assert verdict is not None
             assert verdict.corrected is not None
             assert -4 < verdict.corrected.low < verdict.corrected.mean < verdict.corrected.high < 7
+
+
+def test_a_long_lead_over_a_baseline_with_one_score_is_not_noise() -> None:
+    """Scores of a demo run: noise of 2.8 points, a winner at 24, a baseline at 10."""
+    rows = {0: [14.7, 15.6, 19.8], 1: [9.9], 5: [20.2, 18.2], 8: [19.7], 10: [27.0, 21.5]}
+    table = ScoreTable(baseline=1)
+    for candidate, scores in rows.items():
+        for seed, score in enumerate(scores):
+            table.add(candidate, (seed, 0), score)
+    verdict = judge(table)
+    assert verdict is not None
+    assert verdict.lead is not None
+    assert verdict.lead_is_noise is False
+    assert 0 < verdict.lead.low < 8 < verdict.lead.high < 22
