@@ -21,6 +21,7 @@ from dmltune.search.population import Population, Solution
 _SEED_RATIOS = (0.05, 0.5, 1.0, 2.0, 5.0, 20.0)  # s/σ
 _SEED_CHANCES = (0.5, 0.15, 0.13, 0.1, 0.07, 0.05)
 _NEGLIGIBLE = 1e-4
+_LEAST = 1e-60  # a smaller noise is none: numbers divided by its square are too large
 _WIDE = 3.0  # the spread of a tenth of the population, in units of τ
 
 
@@ -89,9 +90,11 @@ class Beliefs:
 
 
 def beliefs(design: Design, noise: float | None = None) -> Beliefs | None:
-    """Return the beliefs; None without knowledge of the noise (no repetition, or noise of exactly 0)."""
+    """Return the beliefs; None without knowledge of the noise (no repetition, or no noise)."""
     spread, degrees = pooled_noise(design)
-    if noise == 0 or (noise is None and not spread) or not design.candidates:
+    if (noise is None and not spread) or not design.candidates:
+        return None
+    if (noise or spread or 0.0) < _LEAST:
         return None
     population = Population(design)
     ratios = np.geomspace(0.05, max(60.0, 4 * population.reach / (noise or spread or 1.0)), 12)

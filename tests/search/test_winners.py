@@ -297,3 +297,10 @@ def test_the_leader_is_the_winner_of_the_verdict(seed: int) -> None:
     assert verdict is not None
     assert leader(table) == (verdict.winner, verdict.noise)
     assert leader(ScoreTable()) is None
+
+
+@pytest.mark.parametrize("tiny", [5e-324, 7e-157, 1e-90, 1e-61])
+def test_a_noise_too_small_to_compute_with_is_none(tiny: float) -> None:
+    verdict = judge(table_of({0: [0.0, tiny], 1: [1e9]}))
+    assert verdict is not None
+    assert verdict.winner == 1
