@@ -12,7 +12,7 @@ from dmltune.search.design import design_of, pooled_noise
 from dmltune.search.engine_trial import EngineTrial
 from dmltune.search.population import Population
 from dmltune.search.score_table import ScoreTable
-from dmltune.search.winners import judge, leader
+from dmltune.search.winners import judge
 
 
 def table_of(rows: dict[int, list[float]], baseline: int | None = None) -> ScoreTable:
@@ -283,24 +283,3 @@ def test_any_scores_give_a_verdict(data: st.DataObject) -> None:
         assert set(verdict.winner_set) <= set(rows) - {7}
         if verdict.corrected is not None:
             assert verdict.corrected.low <= verdict.corrected.mean <= verdict.corrected.high
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.integers(0, 10**6))
-def test_the_leader_is_the_winner_of_the_verdict(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    table = ScoreTable()
-    for candidate in range(int(rng.integers(1, 7))):
-        for block in range(int(rng.integers(1, 4))):
-            table.add(candidate, (block, 0), float(rng.normal(candidate / 4)))
-    verdict = judge(table)
-    assert verdict is not None
-    assert leader(table) == (verdict.winner, verdict.noise)
-    assert leader(ScoreTable()) is None
-
-
-@pytest.mark.parametrize("tiny", [5e-324, 7e-157, 1e-90, 1e-61])
-def test_a_noise_too_small_to_compute_with_is_none(tiny: float) -> None:
-    verdict = judge(table_of({0: [0.0, tiny], 1: [1e9]}))
-    assert verdict is not None
-    assert verdict.winner == 1

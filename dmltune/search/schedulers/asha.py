@@ -8,7 +8,6 @@ workers spend a tenth of a search of 40 trainings on its first four points. Here
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Literal
@@ -18,7 +17,7 @@ from annotated_types import Ge, Interval
 from dmltune.search.engine_trial import Decision, EngineTrial
 from dmltune.search.rungs import Ladder, Unit, halving_shares
 from dmltune.search.schedulers import Budget
-from dmltune.search.schedulers.promote import PausedTrials
+from dmltune.search.schedulers.promote import PausedTrials, next_to_continue
 
 
 class Asha:
@@ -59,7 +58,8 @@ class HalvingRule:
         for arrival in self._ladder.report(trial):
             own = arrival.trial.number == trial.number and not trial.protected
             if own and self._ladder.decides(arrival):
-                ahead, size, one_of = self._ladder.ahead_of(arrival), *self._sizes(arrival.rung)
+                ahead, size = self._ladder.ahead_of(arrival), len(self._ladder.entries[arrival.rung])
+                one_of = self._ladder.reduction(arrival.rung, self._reduction)
                 if ahead >= -(-size // one_of):
                     return "stop"
                 if ahead >= size // one_of:
@@ -67,23 +67,16 @@ class HalvingRule:
                     return "pause"
         return "continue"
 
-    def _sizes(self, rung: int) -> tuple[int, int]:
-        """Return how many trials are at the rung, and of how many of them one goes on."""
-        return len(self._ladder.entries[rung]), self._ladder.reduction(rung, self._reduction)
-
     def restore(self, trial: EngineTrial) -> None:
         for arrival in self._ladder.restore(trial):
             if arrival.trial.state == "paused":
                 self._paused.add(arrival)
 
     def promote(self, closing: bool = False) -> int | None:
-        for rung in range(len(self._ladder.entries) - 1, -1, -1):
-            best, (size, one_of) = self._paused.best(rung), self._sizes(rung)
-            keep = max(size // one_of, closing)  # one at least comes to its end
-            if best is not None and bisect_left(self._ladder.entries[rung], best) < keep:
-                self._paused.remove(best[1])
-                return best[1]
-        return None
+        number = next_to_continue(self._ladder, self._paused, self._reduction, closing)
+        if number is not None:
+            self._paused.remove(number)
+        return number
 
     def end(self, number: int) -> None:
         self._paused.remove(number)

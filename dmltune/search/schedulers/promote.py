@@ -93,9 +93,17 @@ class PromotionRule:
         self._ladder.end(number)
 
     def _next(self, closing: bool = False) -> int | None:
-        for rung in range(len(self._ladder.entries) - 1, -1, -1):
-            best, entries = self._paused.best(rung), self._ladder.entries[rung]
-            keep = max(len(entries) // self._ladder.reduction(rung, self._reduction), closing)
-            if best is not None and bisect_left(entries, best) < keep:
-                return best[1]
-        return None
+        return next_to_continue(self._ladder, self._paused, self._reduction, closing)
+
+
+def next_to_continue(ladder: Ladder, paused: PausedTrials, reduction: int, closing: bool) -> int | None:
+    """Return the best paused trial of the highest rung that is among its best ⌊N/reduction⌋.
+
+    At the end of the search it is one of each rung at least.
+    """
+    for rung in range(len(ladder.entries) - 1, -1, -1):
+        best, entries = paused.best(rung), ladder.entries[rung]
+        keep = max(len(entries) // ladder.reduction(rung, reduction), closing)
+        if best is not None and bisect_left(entries, best) < keep:
+            return best[1]
+    return None
